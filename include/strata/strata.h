@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* strata/strata.h: everything. */
+#ifndef STRATA_STRATA_H
+#define STRATA_STRATA_H
+
+#include <strata/base.h>
+#include <strata/context.h>
+#include <strata/device.h>
+#include <strata/pack.h>
+#include <strata/plan.h>
+#include <strata/prefill.h>
+#include <strata/session.h>
+
+#endif
