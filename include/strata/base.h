@@ -8,17 +8,18 @@
  *     are pinned for ever. A text with the name of the thing at fault (file, tensor, layer, buffer,
  *     bytes) is kept for the calling thread: strata_last_error().
  *   - Every transparent structure begins with `uint32_t struct_size`, set by the caller to sizeof.
- *     Fields are only ever appended. Bytes of an input structure beyond what this library knows must
- *     be zero, or the call answers STRATA_ERR_ABI_FIELD.
+ *     Fields are only ever appended. Bytes of an input structure beyond what this library knows
+ * must be zero, or the call answers STRATA_ERR_ABI_FIELD.
  *   - Sizes are in bytes (`_bytes`), times in nanoseconds (`_ns`), lengths in tokens (`_tokens`).
- *   - An output is written only on success, except that a `_create` or `_open` stores NULL on failure.
+ *   - An output is written only on success, except that a `_create` or `_open` stores NULL on
+ * failure.
  *   - NULL is a legal argument of every `_destroy` and `_close`.
  *   - The library never aborts, exits, prints, reads the environment or changes signal handlers.
  *
- * Thread-safety: a strata_context may be used from any thread. A strata_pack and a strata_plan do not
- * change after creation and may be shared. A strata_session and its strata_prefill objects are used
- * by one thread at a time; strata_session_cancel() may be called from any thread. Objects count their
- * references inside, so that the order of destruction does not matter.
+ * Thread-safety: a strata_context may be used from any thread. A strata_pack and a strata_plan do
+ * not change after creation and may be shared. A strata_session and its strata_prefill objects are
+ * used by one thread at a time; strata_session_cancel() may be called from any thread. Objects
+ * count their references inside, so that the order of destruction does not matter.
  *
  * fork: accelerator state does not survive it. A forked child may only exec or exit.
  */
@@ -36,7 +37,7 @@
 #endif
 
 #if defined(__GNUC__)
-#define STRATA_NODISCARD __attribute__((warn_unused_result))
+#define STRATA_NODISCARD           __attribute__((warn_unused_result))
 #define STRATA_DEPRECATED(message) __attribute__((deprecated(message)))
 #else
 #define STRATA_NODISCARD
@@ -45,7 +46,7 @@
 
 #if defined(__cplusplus)
 #define STRATA_BEGIN_DECLS extern "C" {
-#define STRATA_END_DECLS }
+#define STRATA_END_DECLS   }
 #else
 #define STRATA_BEGIN_DECLS
 #define STRATA_END_DECLS
@@ -70,22 +71,23 @@ enum {
     STRATA_ERR_INVALID_ARGUMENT = -10, /**< NULL, out of range, or not a value of the enumeration */
     STRATA_ERR_NO_MEMORY = -20,        /**< host memory could not be allocated */
     STRATA_ERR_DEVICE_MEMORY = -21,    /**< device memory could not be allocated */
-    STRATA_ERR_ABI_SIZE = -30,         /**< a structure's struct_size is not one this library takes */
-    STRATA_ERR_ABI_FIELD = -31,        /**< a field that this library does not know is set */
-    STRATA_ERR_IO = -40,               /**< a file could not be opened, read or written */
-    STRATA_ERR_FORMAT = -41,           /**< a file's content is not valid */
-    STRATA_ERR_UNSUPPORTED = -50,      /**< valid, but not something this library or device can do */
-    STRATA_ERR_NO_DEVICE = -60,        /**< the device does not exist, or support was not built in */
-    STRATA_ERR_DRIVER = -61,           /**< the accelerator's driver reported an error */
-    STRATA_ERR_DEVICE_LOST = -62,      /**< the accelerator can no longer be used by this process */
-    STRATA_ERR_PLAN_INFEASIBLE = -70,  /**< nothing fits; the text says by how much and what would */
+    STRATA_ERR_ABI_SIZE = -30,    /**< a structure's struct_size is not one this library takes */
+    STRATA_ERR_ABI_FIELD = -31,   /**< a field that this library does not know is set */
+    STRATA_ERR_IO = -40,          /**< a file could not be opened, read or written */
+    STRATA_ERR_FORMAT = -41,      /**< a file's content is not valid */
+    STRATA_ERR_UNSUPPORTED = -50, /**< valid, but not something this library or device can do */
+    STRATA_ERR_NO_DEVICE = -60,   /**< the device does not exist, or support was not built in */
+    STRATA_ERR_DRIVER = -61,      /**< the accelerator's driver reported an error */
+    STRATA_ERR_DEVICE_LOST = -62, /**< the accelerator can no longer be used by this process */
+    STRATA_ERR_PLAN_INFEASIBLE = -70, /**< nothing fits; the text says by how much and what would */
     STRATA_ERR_BUFFER_TOO_SMALL = -71, /**< the caller's memory is smaller than needed */
     STRATA_ERR_MISALIGNED = -72,       /**< the caller's memory is not aligned as the plan says */
-    STRATA_ERR_CAPACITY = -73,         /**< a launch would write more rows than its buffer was planned for */
-    STRATA_ERR_CANCELLED = -80,        /**< stopped by the caller; the session stays usable */
-    STRATA_ERR_BUSY = -81,             /**< the object is in use by another call */
-    STRATA_ERR_STATE = -82,            /**< the call does not fit the object's state */
-    STRATA_ERR_INTERNAL = -90          /**< a fault of the library itself */
+    STRATA_ERR_CAPACITY =
+        -73, /**< a launch would write more rows than its buffer was planned for */
+    STRATA_ERR_CANCELLED = -80, /**< stopped by the caller; the session stays usable */
+    STRATA_ERR_BUSY = -81,      /**< the object is in use by another call */
+    STRATA_ERR_STATE = -82,     /**< the call does not fit the object's state */
+    STRATA_ERR_INTERNAL = -90   /**< a fault of the library itself */
 };
 
 /** Name of a status, for example "STRATA_ERR_FORMAT". Static storage, never NULL. Any thread. */

@@ -24,21 +24,20 @@ typedef void (*strata_free_fn)(void *user_data, void *pointer, uint64_t bytes);
 
 /** Options of a context. All zero (after struct_size) is a good default: heap, no log. */
 typedef struct strata_context_options {
-    uint32_t struct_size;       /**< sizeof this structure */
-    int32_t log_level;          /**< STRATA_LOG_*, what log_fn receives */
-    strata_log_fn log_fn;       /**< or NULL */
-    void *log_user_data;        /**< handed to log_fn */
-    strata_alloc_fn alloc_fn;   /**< host allocator, or NULL for the heap; goes with free_fn */
-    strata_free_fn free_fn;     /**< goes with alloc_fn */
-    void *alloc_user_data;      /**< handed to alloc_fn and free_fn */
+    uint32_t struct_size;     /**< sizeof this structure */
+    int32_t log_level;        /**< STRATA_LOG_*, what log_fn receives */
+    strata_log_fn log_fn;     /**< or NULL */
+    void *log_user_data;      /**< handed to log_fn */
+    strata_alloc_fn alloc_fn; /**< host allocator, or NULL for the heap; goes with free_fn */
+    strata_free_fn free_fn;   /**< goes with alloc_fn */
+    void *alloc_user_data;    /**< handed to alloc_fn and free_fn */
 } strata_context_options;
 
 /** Opaque. Thread-safety: any thread. */
 typedef struct strata_context strata_context;
 
 /** Fills the defaults, never writing beyond caller_bytes, and sets struct_size to it. */
-STRATA_API void strata_context_options_init(strata_context_options *options,
-                                            uint64_t caller_bytes);
+STRATA_API void strata_context_options_init(strata_context_options *options, uint64_t caller_bytes);
 
 /**
  * Creates a context.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* strata/device.h: the accelerators of this machine. The CPU is always there, under the name "cpu". */
+/* strata/device.h: the accelerators of this machine. The CPU is always there, under the name "cpu".
+ */
 #ifndef STRATA_DEVICE_H
 #define STRATA_DEVICE_H
 
@@ -10,15 +11,15 @@ STRATA_BEGIN_DECLS
 
 /** One accelerator. */
 typedef struct strata_device_info {
-    uint32_t struct_size;           /**< sizeof this structure */
-    uint32_t compute_capability;    /**< 90 means 9.0 */
-    uint32_t multiprocessor_count;  /**< streaming multiprocessors */
-    uint32_t reserved0;             /**< 0 */
-    uint64_t memory_total_bytes;    /**< device memory */
-    uint64_t memory_free_bytes;     /**< free when asked */
-    uint64_t shared_memory_bytes;   /**< that a block may have */
-    char name[64];                  /**< as the driver gives it */
-    char uuid[40];                  /**< stays the same when the order of devices changes */
+    uint32_t struct_size;          /**< sizeof this structure */
+    uint32_t compute_capability;   /**< 90 means 9.0 */
+    uint32_t multiprocessor_count; /**< streaming multiprocessors */
+    uint32_t reserved0;            /**< 0 */
+    uint64_t memory_total_bytes;   /**< device memory */
+    uint64_t memory_free_bytes;    /**< free when asked */
+    uint64_t shared_memory_bytes;  /**< that a block may have */
+    char name[64];                 /**< as the driver gives it */
+    char uuid[40];                 /**< stays the same when the order of devices changes */
 } strata_device_info;
 
 /**

@@ -10,50 +10,51 @@ STRATA_BEGIN_DECLS
 
 /**
  * An opened pack: a GGUF file of version 2 or 3, little-endian, single or split. Opaque.
- * Thread-safety: immutable after opening, any thread. Texts and arrays it hands out live until it is
- * closed and nothing uses it any more.
+ * Thread-safety: immutable after opening, any thread. Texts and arrays it hands out live until it
+ * is closed and nothing uses it any more.
  */
 typedef struct strata_pack strata_pack;
 
 /** The model as a whole. */
 typedef struct strata_pack_info {
-    uint32_t struct_size;          /**< sizeof this structure */
-    uint32_t runnable;             /**< 1: strata_session_create can run it; 0: runnable_reason says why not */
-    uint32_t layer_count;          /**< layers that are run; 0 when not runnable, like all below */
-    uint32_t width;                /**< of the residual stream, in values */
-    uint32_t vocabulary_count;     /**< rows of the output projection */
-    uint32_t context_tokens;       /**< trained context length */
-    uint32_t expert_count;         /**< experts of a layer */
-    uint32_t experts_per_token;    /**< top-k */
-    uint64_t file_bytes;           /**< all shards */
-    uint64_t expert_bytes;         /**< all experts of all layers */
-    uint64_t dense_bytes;          /**< all other tensors that are run */
-    uint64_t tensor_count;         /**< see strata_pack_tensor_get() */
-    uint64_t metadata_count;       /**< see strata_pack_metadata_get() */
-    uint64_t token_count;          /**< entries of the vocabulary in the file; 0: none */
-    char architecture[64];         /**< general.architecture */
-    char name[128];                /**< general.name, cut to fit */
-    char runnable_reason[256];     /**< why it cannot be run, else empty */
+    uint32_t struct_size; /**< sizeof this structure */
+    uint32_t runnable; /**< 1: strata_session_create can run it; 0: runnable_reason says why not */
+    uint32_t layer_count;       /**< layers that are run; 0 when not runnable, like all below */
+    uint32_t width;             /**< of the residual stream, in values */
+    uint32_t vocabulary_count;  /**< rows of the output projection */
+    uint32_t context_tokens;    /**< trained context length */
+    uint32_t expert_count;      /**< experts of a layer */
+    uint32_t experts_per_token; /**< top-k */
+    uint64_t file_bytes;        /**< all shards */
+    uint64_t expert_bytes;      /**< all experts of all layers */
+    uint64_t dense_bytes;       /**< all other tensors that are run */
+    uint64_t tensor_count;      /**< see strata_pack_tensor_get() */
+    uint64_t metadata_count;    /**< see strata_pack_metadata_get() */
+    uint64_t token_count;       /**< entries of the vocabulary in the file; 0: none */
+    char architecture[64];      /**< general.architecture */
+    char name[128];             /**< general.name, cut to fit */
+    char runnable_reason[256];  /**< why it cannot be run, else empty */
 } strata_pack_info;
 
-/** One layer that is run. Formats are GGUF type ids, 0xffffffff where the layer has no such tensor. */
+/** One layer that is run. Formats are GGUF type ids, 0xffffffff where the layer has no such tensor.
+ */
 typedef struct strata_layer_info {
-    uint32_t struct_size;      /**< sizeof this structure */
-    uint32_t heads;            /**< query heads */
-    uint32_t kv_heads;         /**< key and value heads */
-    uint32_t head_size;        /**< in values */
-    uint32_t window_tokens;    /**< sliding attention window; 0: full */
-    uint32_t expert_count;     /**< 0: a dense feed-forward layer */
-    uint32_t expert_width;     /**< rows of an expert's gate and up */
-    uint32_t ffn_width;        /**< of the dense feed-forward part; 0: none */
-    uint32_t shared_width;     /**< of the shared experts; 0: none */
-    uint32_t gate_format;      /**< of the experts' gate projection */
-    uint32_t up_format;        /**< of the experts' up projection */
-    uint32_t down_format;      /**< of the experts' down projection */
-    uint64_t gate_blob_bytes;  /**< one expert's gate rows */
-    uint64_t up_blob_bytes;    /**< one expert's up rows */
-    uint64_t down_blob_bytes;  /**< one expert's down rows */
-    uint64_t dense_bytes;      /**< everything of the layer that is no expert */
+    uint32_t struct_size;     /**< sizeof this structure */
+    uint32_t heads;           /**< query heads */
+    uint32_t kv_heads;        /**< key and value heads */
+    uint32_t head_size;       /**< in values */
+    uint32_t window_tokens;   /**< sliding attention window; 0: full */
+    uint32_t expert_count;    /**< 0: a dense feed-forward layer */
+    uint32_t expert_width;    /**< rows of an expert's gate and up */
+    uint32_t ffn_width;       /**< of the dense feed-forward part; 0: none */
+    uint32_t shared_width;    /**< of the shared experts; 0: none */
+    uint32_t gate_format;     /**< of the experts' gate projection */
+    uint32_t up_format;       /**< of the experts' up projection */
+    uint32_t down_format;     /**< of the experts' down projection */
+    uint64_t gate_blob_bytes; /**< one expert's gate rows */
+    uint64_t up_blob_bytes;   /**< one expert's up rows */
+    uint64_t down_blob_bytes; /**< one expert's down rows */
+    uint64_t dense_bytes;     /**< everything of the layer that is no expert */
 } strata_layer_info;
 
 /** One tensor of the file. */
@@ -99,11 +100,12 @@ typedef struct strata_metadata_info {
 /** One vocabulary entry. */
 typedef struct strata_token_info {
     uint32_t struct_size; /**< sizeof this structure */
-    uint32_t type;        /**< 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte; 0: not in the file */
-    float score;          /**< 0: not in the file */
-    uint32_t reserved0;   /**< 0 */
-    uint64_t byte_count;  /**< bytes of the stored text */
-    const char *bytes;    /**< the stored text, not NUL-terminated; the pack's */
+    uint32_t type; /**< 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte; 0: not in
+                      the file */
+    float score;   /**< 0: not in the file */
+    uint32_t reserved0;  /**< 0 */
+    uint64_t byte_count; /**< bytes of the stored text */
+    const char *bytes;   /**< the stored text, not NUL-terminated; the pack's */
 } strata_token_info;
 
 /**
@@ -119,20 +121,23 @@ STRATA_API STRATA_NODISCARD strata_status strata_pack_open_path(strata_context *
                                                                 const char *path,
                                                                 strata_pack **out);
 
-/** As strata_pack_open_path() from memory with one whole file; borrowed until nothing uses the pack. */
+/** As strata_pack_open_path() from memory with one whole file; borrowed until nothing uses the
+ * pack. */
 STRATA_API STRATA_NODISCARD strata_status strata_pack_open_memory(strata_context *context,
                                                                   const void *data,
                                                                   uint64_t data_bytes,
                                                                   strata_pack **out);
 
-/** Drops the caller's reference; sessions and plans made from the pack keep it alive. NULL is legal. */
+/** Drops the caller's reference; sessions and plans made from the pack keep it alive. NULL is
+ * legal. */
 STRATA_API void strata_pack_close(strata_pack *pack);
 
 /** Fills `inout`, whose struct_size the caller set. */
 STRATA_API STRATA_NODISCARD strata_status strata_pack_info_get(const strata_pack *pack,
                                                                strata_pack_info *inout);
 
-/** Facts of layer `layer`; STRATA_ERR_INVALID_ARGUMENT beyond the last, STRATA_ERR_UNSUPPORTED when not runnable. */
+/** Facts of layer `layer`; STRATA_ERR_INVALID_ARGUMENT beyond the last, STRATA_ERR_UNSUPPORTED when
+ * not runnable. */
 STRATA_API STRATA_NODISCARD strata_status strata_pack_layer_get(const strata_pack *pack,
                                                                 uint32_t layer,
                                                                 strata_layer_info *inout);
@@ -185,8 +190,8 @@ STRATA_API STRATA_NODISCARD strata_status strata_pack_token_get(const strata_pac
                                                                 strata_token_info *inout);
 
 /**
- * The bytes that a token stands for in a text, with the vocabulary's escapes undone. They may be part
- * of a UTF-8 character.
+ * The bytes that a token stands for in a text, with the vocabulary's escapes undone. They may be
+ * part of a UTF-8 character.
  *
  * @param buffer       destination, not NUL-terminated; NULL with 0 bytes asks for the size
  * @param out_bytes    bytes needed

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * strata/plan.h: every byte known before one is allocated. A plan is made from a pack and numbers about
- * a device; it needs no device, no driver and no tensor data.
+ * strata/plan.h: every byte known before one is allocated. A plan is made from a pack and numbers
+ * about a device; it needs no device, no driver and no tensor data.
  */
 #ifndef STRATA_PLAN_H
 #define STRATA_PLAN_H
@@ -19,9 +19,9 @@ enum { STRATA_KV_F16 = 0, STRATA_KV_Q8_0 = 1, STRATA_KV_F32 = 2 };
 
 /** Where experts live. */
 enum {
-    STRATA_EXPERTS_AUTO = 0,     /**< resident as far as the budget goes */
-    STRATA_EXPERTS_STREAM = 1,   /**< none is planned to stay on the device */
-    STRATA_EXPERTS_RESIDENT = 2  /**< all on the device, or the plan is infeasible */
+    STRATA_EXPERTS_AUTO = 0,    /**< resident as far as the budget goes */
+    STRATA_EXPERTS_STREAM = 1,  /**< none is planned to stay on the device */
+    STRATA_EXPERTS_RESIDENT = 2 /**< all on the device, or the plan is infeasible */
 };
 
 /** Facts about a device as numbers. 0 takes the default for the compute capability. */
@@ -39,19 +39,23 @@ typedef struct strata_device_facts {
     double path_flops[4];           /**< expert products by path: direct, fused, mmq, fp16 */
 } strata_device_facts;
 
-/** What a plan is to be made for. All zero (after struct_size) is a good default: the CPU device. */
+/** What a plan is to be made for. All zero (after struct_size) is a good default: the CPU device.
+ */
 typedef struct strata_plan_options {
-    uint32_t struct_size;          /**< sizeof this structure */
-    uint32_t kv_format;            /**< STRATA_KV_* */
-    uint32_t experts;              /**< STRATA_EXPERTS_* */
-    uint32_t sequence_count;       /**< sequences that the KV cache holds; 0: 1 */
-    uint64_t device_budget_bytes;  /**< for everything the library allocates on the device; 0: all of it */
-    uint64_t host_budget_bytes;    /**< page-locked host memory; 0: no limit */
-    uint64_t context_tokens;       /**< longest sequence; 0: 4096, or the trained context if that is shorter */
-    uint64_t prompt_tokens;        /**< prompt length to plan for; 0: the context */
-    uint64_t chunk_tokens;         /**< tokens that pass all layers together; 0: chosen */
-    const char *path;              /**< "auto" (NULL), "fp16", "fused,8:fp16,13:fp16" */
-    const strata_device_facts *device; /**< facts, or NULL: those of the session's device, else the CPU's */
+    uint32_t struct_size;         /**< sizeof this structure */
+    uint32_t kv_format;           /**< STRATA_KV_* */
+    uint32_t experts;             /**< STRATA_EXPERTS_* */
+    uint32_t sequence_count;      /**< sequences that the KV cache holds; 0: 1 */
+    uint64_t device_budget_bytes; /**< for everything the library allocates on the device; 0: all of
+                                     it */
+    uint64_t host_budget_bytes;   /**< page-locked host memory; 0: no limit */
+    uint64_t
+        context_tokens; /**< longest sequence; 0: 4096, or the trained context if that is shorter */
+    uint64_t prompt_tokens; /**< prompt length to plan for; 0: the context */
+    uint64_t chunk_tokens;  /**< tokens that pass all layers together; 0: chosen */
+    const char *path;       /**< "auto" (NULL), "fp16", "fused,8:fp16,13:fp16" */
+    const strata_device_facts
+        *device; /**< facts, or NULL: those of the session's device, else the CPU's */
 } strata_plan_options;
 
 /** Fills the defaults, never writing beyond caller_bytes, and sets struct_size to it. */

@@ -8,7 +8,8 @@
 
 STRATA_BEGIN_DECLS
 
-/** What reading prompts needs beside a session: its working memory. Opaque. Thread-safety: the session's. */
+/** What reading prompts needs beside a session: its working memory. Opaque. Thread-safety: the
+ * session's. */
 typedef struct strata_prefill strata_prefill;
 
 /** Where the working memory comes from. */
@@ -48,16 +49,17 @@ STRATA_API void strata_prefill_destroy(strata_prefill *prefill);
 
 /** How far a prompt is. */
 typedef struct strata_progress {
-    uint32_t struct_size;      /**< bytes that are valid */
-    uint32_t layer;            /**< layers of the present chunk that are done */
-    uint32_t layer_count;      /**< layers of a chunk */
-    uint32_t reserved0;        /**< 0 */
-    uint64_t done_tokens;      /**< tokens of whole chunks that are done */
-    uint64_t chunk_tokens;     /**< tokens of the present chunk */
-    uint64_t total_tokens;     /**< tokens of the prompt */
+    uint32_t struct_size;  /**< bytes that are valid */
+    uint32_t layer;        /**< layers of the present chunk that are done */
+    uint32_t layer_count;  /**< layers of a chunk */
+    uint32_t reserved0;    /**< 0 */
+    uint64_t done_tokens;  /**< tokens of whole chunks that are done */
+    uint64_t chunk_tokens; /**< tokens of the present chunk */
+    uint64_t total_tokens; /**< tokens of the prompt */
 } strata_progress;
 
-/** Called once a layer on the calling thread. 0 goes on, anything else stops with STRATA_ERR_CANCELLED. */
+/** Called once a layer on the calling thread. 0 goes on, anything else stops with
+ * STRATA_ERR_CANCELLED. */
 typedef int32_t (*strata_progress_fn)(void *user_data, const strata_progress *progress);
 
 /** Which positions' logits a prompt hands back. */
@@ -69,12 +71,13 @@ typedef struct strata_prefill_request {
     int32_t sequence_id;      /**< 0 to the plan's sequences - 1; the prompt is appended to it */
     const int32_t *tokens;    /**< ids below the vocabulary count; read during the call */
     uint64_t token_count;     /**< at least 1 */
-    float *logits;            /**< host memory for the logits, position after position, or NULL with LOGITS_NONE */
+    float *logits;            /**< host memory for the logits, position after position, or NULL with
+                                 LOGITS_NONE */
     uint64_t logits_capacity; /**< float32 values there: count * (1 or token_count) at least */
     uint32_t logits_mode;     /**< STRATA_LOGITS_* */
     uint32_t reserved0;       /**< 0 */
     strata_progress_fn progress_fn; /**< or NULL */
-    void *progress_user_data; /**< handed to progress_fn */
+    void *progress_user_data;       /**< handed to progress_fn */
 } strata_prefill_request;
 
 /** Fills the defaults, never writing beyond caller_bytes, and sets struct_size to it. */
@@ -82,9 +85,9 @@ STRATA_API void strata_prefill_request_init(strata_prefill_request *request, uin
 
 /** Outcome of a prompt. */
 typedef struct strata_prefill_result {
-    uint32_t struct_size;     /**< sizeof this structure */
-    uint32_t chunk_count;     /**< chunks that were read */
-    uint64_t read_tokens;     /**< tokens that were read, also when the call was cancelled or failed */
+    uint32_t struct_size; /**< sizeof this structure */
+    uint32_t chunk_count; /**< chunks that were read */
+    uint64_t read_tokens; /**< tokens that were read, also when the call was cancelled or failed */
     uint64_t sequence_tokens; /**< length of the sequence now */
     uint64_t wall_ns;         /**< duration of the call */
 } strata_prefill_result;
@@ -92,14 +95,15 @@ typedef struct strata_prefill_result {
 /**
  * Reads a prompt: appends its tokens to a sequence and computes the logits asked for.
  *
- * Cancelled or failed, the sequence holds the chunks that were completed, and the session stays usable
- * unless the status is STRATA_ERR_DEVICE_LOST.
+ * Cancelled or failed, the sequence holds the chunks that were completed, and the session stays
+ * usable unless the status is STRATA_ERR_DEVICE_LOST.
  *
  * @param request copied
  * @param result  filled also on failure when the arguments were good; or NULL
- * @return STRATA_OK, STRATA_ERR_CANCELLED, STRATA_ERR_INVALID_ARGUMENT (a token out of range by index,
- *         too long a prompt for the context), STRATA_ERR_BUFFER_TOO_SMALL (logits), STRATA_ERR_BUSY,
- *         STRATA_ERR_CAPACITY, STRATA_ERR_DRIVER, STRATA_ERR_DEVICE_LOST, or what the expert source answered
+ * @return STRATA_OK, STRATA_ERR_CANCELLED, STRATA_ERR_INVALID_ARGUMENT (a token out of range by
+ * index, too long a prompt for the context), STRATA_ERR_BUFFER_TOO_SMALL (logits), STRATA_ERR_BUSY,
+ *         STRATA_ERR_CAPACITY, STRATA_ERR_DRIVER, STRATA_ERR_DEVICE_LOST, or what the expert source
+ * answered
  */
 STRATA_API STRATA_NODISCARD strata_status strata_prefill_run(strata_prefill *prefill,
                                                              const strata_prefill_request *request,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* strata/session.h: a pack on a device with its KV cache; prompts are read with strata/prefill.h. */
+/* strata/session.h: a pack on a device with its KV cache; prompts are read with strata/prefill.h.
+ */
 #ifndef STRATA_SESSION_H
 #define STRATA_SESSION_H
 
@@ -10,7 +11,8 @@
 
 STRATA_BEGIN_DECLS
 
-/** A pack on a device. Opaque. Thread-safety: one thread at a time, but for strata_session_cancel(). */
+/** A pack on a device. Opaque. Thread-safety: one thread at a time, but for
+ * strata_session_cancel(). */
 typedef struct strata_session strata_session;
 
 /** The three projections of one expert. */
@@ -21,9 +23,9 @@ typedef struct strata_expert_blob {
 } strata_expert_blob;
 
 /**
- * Gives the bytes of an expert, as the file's format has them, in memory of the application that stays
- * as it is until the next call for the same layer and expert, or until the session is destroyed.
- * Called on the thread that reads the prompt.
+ * Gives the bytes of an expert, as the file's format has them, in memory of the application that
+ * stays as it is until the next call for the same layer and expert, or until the session is
+ * destroyed. Called on the thread that reads the prompt.
  *
  * @return STRATA_OK, or any error, which ends the call and is handed back
  */
@@ -32,30 +34,32 @@ typedef strata_status (*strata_expert_fn)(void *user_data, uint32_t layer, uint3
 
 /** Options of a session. All zero (after struct_size) is a good default on the CPU. */
 typedef struct strata_session_options {
-    uint32_t struct_size;      /**< sizeof this structure */
-    uint32_t thread_count;     /**< threads of the CPU device; 0: one per core */
-    const char *device;        /**< "cpu" (NULL), "cuda:0" */
-    const strata_plan *plan;   /**< from strata_plan_create() or _load(), or NULL: made from plan_options */
+    uint32_t struct_size;  /**< sizeof this structure */
+    uint32_t thread_count; /**< threads of the CPU device; 0: one per core */
+    const char *device;    /**< "cpu" (NULL), "cuda:0" */
+    const strata_plan
+        *plan; /**< from strata_plan_create() or _load(), or NULL: made from plan_options */
     const strata_plan_options *plan_options; /**< budget, context, path policy; NULL: defaults */
-    void *device_memory;       /**< region of the plan's device bytes, borrowed until destroyed; NULL: the library's own */
+    void *device_memory; /**< region of the plan's device bytes, borrowed until destroyed; NULL: the
+                            library's own */
     uint64_t device_memory_bytes; /**< its size */
-    void *stream;              /**< accelerator stream to work on, or NULL for the session's own */
-    strata_expert_fn expert_fn;   /**< source of experts, or NULL: the pack's memory */
-    void *expert_user_data;    /**< handed to expert_fn */
-    uint32_t blas;             /**< 0: BLAS where built in; 1: plain loops, bits do not depend on chunks */
-    uint32_t kernel_level;     /**< 0: best for the device; 80: only sm_80 kernels (for tests) */
+    void *stream;               /**< accelerator stream to work on, or NULL for the session's own */
+    strata_expert_fn expert_fn; /**< source of experts, or NULL: the pack's memory */
+    void *expert_user_data;     /**< handed to expert_fn */
+    uint32_t blas; /**< 0: BLAS where built in; 1: plain loops, bits do not depend on chunks */
+    uint32_t kernel_level; /**< 0: best for the device; 80: only sm_80 kernels (for tests) */
 } strata_session_options;
 
 /** Fills the defaults, never writing beyond caller_bytes, and sets struct_size to it. */
 STRATA_API void strata_session_options_init(strata_session_options *options, uint64_t caller_bytes);
 
 /**
- * Puts a pack on a device: plans if no plan is given, allocates or borrows exactly what the plan says,
- * uploads dense weights, loads every kernel.
+ * Puts a pack on a device: plans if no plan is given, allocates or borrows exactly what the plan
+ * says, uploads dense weights, loads every kernel.
  *
  * @param pack    kept alive by the session
- * @param options copied; NULL for the defaults; what it points to need live only for the call, except
- *                device_memory, stream and expert_user_data
+ * @param options copied; NULL for the defaults; what it points to need live only for the call,
+ * except device_memory, stream and expert_user_data
  * @param out     the caller's, to be destroyed; NULL on failure
  * @return STRATA_OK, STRATA_ERR_UNSUPPORTED (architecture, tensor format or path, by name),
  *         STRATA_ERR_NO_DEVICE, STRATA_ERR_PLAN_INFEASIBLE (what would fit),
@@ -68,7 +72,8 @@ STRATA_API STRATA_NODISCARD strata_status strata_session_create(
 /** Ends a session and frees what it owns. Not while a call on it runs. NULL is legal. */
 STRATA_API void strata_session_destroy(strata_session *session);
 
-/** Asks a running call to stop with STRATA_ERR_CANCELLED within a layer. Any thread; holds until that call returns. */
+/** Asks a running call to stop with STRATA_ERR_CANCELLED within a layer. Any thread; holds until
+ * that call returns. */
 STRATA_API void strata_session_cancel(strata_session *session);
 
 /** The plan that the session runs on: the session's, valid until it is destroyed. */
@@ -80,8 +85,8 @@ STRATA_API STRATA_NODISCARD strata_status strata_session_length(const strata_ses
                                                                 uint64_t *out_tokens);
 
 /**
- * Cuts a sequence to at most `length_tokens` and answers the length reached, which may be smaller for
- * models with recurrent state. Cutting to 0 empties it.
+ * Cuts a sequence to at most `length_tokens` and answers the length reached, which may be smaller
+ * for models with recurrent state. Cutting to 0 empties it.
  */
 STRATA_API STRATA_NODISCARD strata_status strata_session_truncate(strata_session *session,
                                                                   int32_t sequence_id,
@@ -102,7 +107,8 @@ typedef struct strata_session_stats {
     uint64_t expert_launches;      /**< launches they took */
     uint64_t device_bytes;         /**< device memory the library allocated for the session */
     uint64_t host_bytes;           /**< page-locked host memory it allocated */
-    uint64_t device_runtime_bytes; /**< device memory that driver, context and modules took beside it; 0: unknown */
+    uint64_t device_runtime_bytes; /**< device memory that driver, context and modules took beside
+                                      it; 0: unknown */
 } strata_session_stats;
 
 /** Fills `inout`, whose struct_size the caller set. */

@@ -37,8 +37,7 @@ strata_context *strata__context_retain(strata_context *context)
 void strata__context_release(strata_context *context)
 {
     strata__allocator allocator;
-    if (!context ||
-        atomic_fetch_sub_explicit(&context->references, 1, memory_order_acq_rel) != 1)
+    if (!context || atomic_fetch_sub_explicit(&context->references, 1, memory_order_acq_rel) != 1)
         return;
     allocator = context->allocator;
     strata__free(&allocator, context, sizeof *context);

@@ -40,8 +40,8 @@ typedef struct strata__format_info {
     const char *name;
     uint32_t block_values;
     uint32_t block_bytes;
-    uint32_t int8_group;  /* values that share a scale in the exact int8 form; 0: no such form */
-    bool int8_minimum;    /* the int8 form has a minimum beside the scale */
+    uint32_t int8_group; /* values that share a scale in the exact int8 form; 0: no such form */
+    bool int8_minimum;   /* the int8 form has a minimum beside the scale */
 } strata__format_info;
 
 /* NULL when the id is no format this library decodes. */
@@ -54,8 +54,8 @@ const strata__format_info *strata__format_find_name(const char *name, uint32_t *
 const char *strata__format_name(uint32_t id);
 
 /*
- * Bytes of a row of `values`. False when the id is not decoded, the row is no whole number of blocks
- * or the size overflows.
+ * Bytes of a row of `values`. False when the id is not decoded, the row is no whole number of
+ * blocks or the size overflows.
  */
 bool strata__format_row_bytes(uint32_t id, uint64_t values, uint64_t *out_bytes);
 

@@ -22,8 +22,9 @@ static strata_status check_size(const void *caller, uint64_t first_bytes, const 
     size = size_of(caller);
     if (size < first_bytes || size > MAX_STRUCT_BYTES || size % 8)
         return strata__fail(STRATA_ERR_ABI_SIZE,
-                            "%s: struct_size is %u; it must be a multiple of 8 from %llu to %d", name,
-                            (unsigned)size, (unsigned long long)first_bytes, MAX_STRUCT_BYTES);
+                            "%s: struct_size is %u; it must be a multiple of 8 from %llu to %d",
+                            name, (unsigned)size, (unsigned long long)first_bytes,
+                            MAX_STRUCT_BYTES);
     return STRATA_OK;
 }
 
@@ -39,8 +40,8 @@ strata_status strata__struct_in(void *local, uint64_t local_bytes, const void *c
     for (uint64_t i = local_bytes; i < size; i++)
         if (bytes[i])
             return strata__fail(STRATA_ERR_ABI_FIELD,
-                                "%s: byte %llu is set, this library knows only the first %llu", name,
-                                (unsigned long long)i, (unsigned long long)local_bytes);
+                                "%s: byte %llu is set, this library knows only the first %llu",
+                                name, (unsigned long long)i, (unsigned long long)local_bytes);
     memset(local, 0, local_bytes);
     memcpy(local, caller, size < local_bytes ? size : local_bytes);
     return STRATA_OK;

@@ -3,8 +3,9 @@
  * The device interface: memory, streams, events, copies. Three devices implement it: the CPU, CUDA,
  * and a test device that delays every copy to the last moment that the recorded waits allow.
  *
- * A stream handed to kernels is stream->native: a strata__task_queue on host devices, a cudaStream_t
- * on CUDA. Functions may be called from the session's thread and from its staging threads.
+ * A stream handed to kernels is stream->native: a strata__task_queue on host devices, a
+ * cudaStream_t on CUDA. Functions may be called from the session's thread and from its staging
+ * threads.
  */
 #ifndef STRATA_DEVICE_DEVICE_H
 #define STRATA_DEVICE_DEVICE_H
@@ -31,8 +32,9 @@ typedef enum strata__device_kind {
 } strata__device_kind;
 
 typedef struct strata__device_facts {
-    uint32_t kind;               /* strata__device_kind */
-    uint32_t host_addressable;   /* 1: kernels read host memory at any address in place, at full speed */
+    uint32_t kind; /* strata__device_kind */
+    uint32_t
+        host_addressable; /* 1: kernels read host memory at any address in place, at full speed */
     uint32_t compute_capability; /* 90 = 9.0; 0 on host devices */
     uint32_t multiprocessors;    /* or threads of a host device */
     uint64_t memory_bytes;

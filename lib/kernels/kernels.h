@@ -3,13 +3,13 @@
  * The kernels interface: one table of operations, implemented by kernels/cpu and kernels/cuda.
  *
  * Rules
- *   - A launch is asynchronous on `stream`: the argument structure is copied, what it points to must
- *     stay valid until the launch has run. All pointers are device pointers unless named `host_`.
+ *   - A launch is asynchronous on `stream`: the argument structure is copied, what it points to
+ * must stay valid until the launch has run. All pointers are device pointers unless named `host_`.
  *     On the CPU a stream is a strata__task_queue (base/task.h); on CUDA it is a cudaStream_t.
  *   - Kernels allocate nothing and know neither plan nor pack. Scratch comes with the arguments.
  *   - The residual stream, router logits, expert outputs and logits are float32. "Activation rows"
- *     are what products read: float32 on the CPU; half with one float32 scale per row on CUDA, where
- *     value = data * scale and the scale is a power of two, 1 unless the row leaves half's range.
+ *     are what products read: float32 on the CPU; half with one float32 scale per row on CUDA,
+ * where value = data * scale and the scale is a power of two, 1 unless the row leaves half's range.
  *   - A launch returns a status for what can be known at launch time (unsupported format or shape,
  *     driver error); the results of earlier launches are reported by the device when it is asked.
  *   - Products add K in fixed ascending steps; a row's result depends on nothing but its own inputs
@@ -26,7 +26,8 @@
 #include "base/alloc.h"
 #include "base/format.h"
 
-/* Activation rows: `rows` x `width` elements, dense, and on CUDA a float32 scale per row (else NULL). */
+/* Activation rows: `rows` x `width` elements, dense, and on CUDA a float32 scale per row (else
+ * NULL). */
 typedef struct strata__rows {
     void *data;
     float *scale;
@@ -51,16 +52,20 @@ typedef struct strata__scratch {
 typedef struct strata__segment {
     uint32_t first_row; /* of the step */
     uint32_t rows;
-    uint32_t position;  /* of the first row in its sequence */
-    uint32_t sequence;  /* row of the page table */
+    uint32_t position; /* of the first row in its sequence */
+    uint32_t sequence; /* row of the page table */
 } strata__segment;
 
-typedef enum strata__kv_format { STRATA__KV_F16, STRATA__KV_Q8_0, STRATA__KV_F32 } strata__kv_format;
+typedef enum strata__kv_format {
+    STRATA__KV_F16,
+    STRATA__KV_Q8_0,
+    STRATA__KV_F32
+} strata__kv_format;
 
 /*
  * One layer's KV cache. Page p of K starts at k + p * page_bytes and holds, for each KV head,
- * page_tokens rows of head_size values: float32, half, or for q8_0 all int8 codes of the head's rows
- * followed by all half scales (one per 32 values). V alike.
+ * page_tokens rows of head_size values: float32, half, or for q8_0 all int8 codes of the head's
+ * rows followed by all half scales (one per 32 values). V alike.
  */
 typedef struct strata__kv_view {
     void *k;
@@ -68,10 +73,10 @@ typedef struct strata__kv_view {
     const int32_t *page_table; /* [sequences][table_stride] page numbers */
     uint64_t page_bytes;       /* kv_heads * page_tokens * bytes of a row of head_size values */
     uint32_t table_stride;
-    uint32_t page_tokens;      /* a multiple of 64 */
+    uint32_t page_tokens; /* a multiple of 64 */
     uint32_t kv_heads;
     uint32_t head_size;
-    uint32_t format;           /* strata__kv_format */
+    uint32_t format; /* strata__kv_format */
     uint32_t reserved;
 } strata__kv_view;
 
@@ -84,7 +89,8 @@ typedef struct strata__embed_args {
     float scale;
 } strata__embed_args;
 
-/* RMS norm (Zhang and Sennrich, 2019): out[r] = x[r] * inv_rms[r] * weight, inv_rms = 1/sqrt(mean(x^2)+eps) */
+/* RMS norm (Zhang and Sennrich, 2019): out[r] = x[r] * inv_rms[r] * weight, inv_rms =
+ * 1/sqrt(mean(x^2)+eps) */
 typedef struct strata__norm_args {
     const float *x;      /* [rows][width] */
     const float *weight; /* [width] */
@@ -96,36 +102,36 @@ typedef struct strata__norm_args {
 } strata__norm_args;
 
 typedef enum strata__dense_mode {
-    STRATA__DENSE_STORE_F32,  /* out_f32[r][n] = y */
-    STRATA__DENSE_ADD_F32,    /* out_f32[r][n] += y */
-    STRATA__DENSE_STORE_ROWS  /* out_rows = y as activation rows */
+    STRATA__DENSE_STORE_F32, /* out_f32[r][n] = y */
+    STRATA__DENSE_ADD_F32,   /* out_f32[r][n] += y */
+    STRATA__DENSE_STORE_ROWS /* out_rows = y as activation rows */
 } strata__dense_mode;
 
 /* y[r][n] = (in[r] . weight[n] + bias[n]) * alpha * (row_factor ? row_factor[r] : 1) */
 typedef struct strata__dense_args {
     strata__weight weight;
-    strata__rows in;          /* [rows][inputs] */
-    float *out_f32;           /* [rows][out_stride] */
-    strata__rows out_rows;    /* [rows][outputs] */
-    const float *row_factor;  /* [rows] or NULL */
+    strata__rows in;         /* [rows][inputs] */
+    float *out_f32;          /* [rows][out_stride] */
+    strata__rows out_rows;   /* [rows][outputs] */
+    const float *row_factor; /* [rows] or NULL */
     strata__scratch scratch;
     uint32_t rows;
-    uint32_t out_stride;      /* in values, for out_f32 */
-    uint32_t mode;            /* strata__dense_mode */
+    uint32_t out_stride; /* in values, for out_f32 */
+    uint32_t mode;       /* strata__dense_mode */
     float alpha;
 } strata__dense_args;
 
 typedef enum strata__rope_style {
     STRATA__ROPE_NONE,
-    STRATA__ROPE_NEOX,  /* pairs (i, i + n/2) */
-    STRATA__ROPE_PAIRS  /* pairs (2i, 2i + 1) */
+    STRATA__ROPE_NEOX, /* pairs (i, i + n/2) */
+    STRATA__ROPE_PAIRS /* pairs (2i, 2i + 1) */
 } strata__rope_style;
 
 typedef enum strata__qk_norm {
     STRATA__QK_NORM_NONE,
     STRATA__QK_NORM_HEAD_BEFORE_ROPE, /* weight [head_size] */
     STRATA__QK_NORM_HEAD_AFTER_ROPE,
-    STRATA__QK_NORM_ROW_BEFORE_ROPE   /* over the whole row, weight [heads * head_size] */
+    STRATA__QK_NORM_ROW_BEFORE_ROPE /* over the whole row, weight [heads * head_size] */
 } strata__qk_norm;
 
 /*
@@ -146,41 +152,42 @@ typedef struct strata__qkv_args {
     uint32_t rows;
     uint32_t qkv_stride;
     uint32_t heads;
-    uint32_t rope_width;   /* leading values of a head that are rotated; even */
-    uint32_t rope_style;   /* strata__rope_style */
-    uint32_t qk_norm;      /* strata__qk_norm */
-    float rope_magnitude;  /* factor on cos and sin */
-    float clamp;           /* 0: none */
+    uint32_t rope_width;  /* leading values of a head that are rotated; even */
+    uint32_t rope_style;  /* strata__rope_style */
+    uint32_t qk_norm;     /* strata__qk_norm */
+    float rope_magnitude; /* factor on cos and sin */
+    float clamp;          /* 0: none */
     float eps;
 } strata__qkv_args;
 
-/* Causal grouped-query attention of a tile of rows over the cache, which already holds their K and V. */
+/* Causal grouped-query attention of a tile of rows over the cache, which already holds their K and
+ * V. */
 typedef struct strata__attention_args {
-    strata__rows q;      /* [rows][heads * head_size] */
-    strata__rows out;    /* [rows][heads * head_size] */
+    strata__rows q;   /* [rows][heads * head_size] */
+    strata__rows out; /* [rows][heads * head_size] */
     strata__kv_view kv;
-    const float *sinks;  /* [heads] logits that only take part in the softmax's sum, or NULL */
+    const float *sinks; /* [heads] logits that only take part in the softmax's sum, or NULL */
     const strata__segment *segments; /* device; first_row relative to this tile */
     strata__scratch scratch;         /* as attention_scratch_bytes says */
     uint32_t segment_count;
     uint32_t rows;
-    uint32_t max_segment_rows;  /* largest segment, for the grid */
-    uint32_t max_kv_tokens;     /* largest position + rows of a segment */
+    uint32_t max_segment_rows; /* largest segment, for the grid */
+    uint32_t max_kv_tokens;    /* largest position + rows of a segment */
     uint32_t heads;
-    uint32_t window;            /* keys within window positions, own one included; 0: all */
+    uint32_t window; /* keys within window positions, own one included; 0: all */
     float scale;
 } strata__attention_args;
 
 /* logits[r][e] = (x[r] * inv_rms[r] * norm) . weight[e] + bias[e], in float32 throughout */
 typedef struct strata__router_args {
-    const float *x;         /* [rows][inputs], the residual */
-    const float *inv_rms;   /* [rows] */
-    const float *norm;      /* [inputs] gains of the norm before */
-    strata__weight weight;  /* outputs = experts; F32, F16 or BF16, or a block format */
+    const float *x;        /* [rows][inputs], the residual */
+    const float *inv_rms;  /* [rows] */
+    const float *norm;     /* [inputs] gains of the norm before */
+    strata__weight weight; /* outputs = experts; F32, F16 or BF16, or a block format */
     strata__scratch scratch;
-    float *logits;          /* [rows][outputs] */
+    float *logits; /* [rows][outputs] */
     uint32_t rows;
-    uint32_t sigmoid;       /* 1: logits are passed through a sigmoid (gates of shared experts) */
+    uint32_t sigmoid; /* 1: logits are passed through a sigmoid (gates of shared experts) */
 } strata__router_args;
 
 typedef enum strata__gating {
@@ -189,31 +196,32 @@ typedef enum strata__gating {
     STRATA__GATING_SOFTMAX_SELECTED = 3
 } strata__gating;
 
-/* Top-k of each row; ties go to the lower id. Selected entries are written in ascending expert id. */
+/* Top-k of each row; ties go to the lower id. Selected entries are written in ascending expert id.
+ */
 typedef struct strata__select_args {
     const float *logits;         /* [rows][experts] */
     const float *selection_bias; /* [experts], for the choice only, or NULL */
     int32_t *ids;                /* [rows][top_k], ascending */
     float *weights;              /* [rows][top_k] */
     uint32_t rows;
-    uint32_t experts;            /* at most 1024 */
-    uint32_t top_k;              /* at most 16 */
-    uint32_t gating;             /* strata__gating */
-    uint32_t normalise;          /* weights divided by max(their sum, 2^-14) */
-    uint32_t groups;             /* 0 or 1: none; a group scores the sum of its two largest */
+    uint32_t experts;   /* at most 1024 */
+    uint32_t top_k;     /* at most 16 */
+    uint32_t gating;    /* strata__gating */
+    uint32_t normalise; /* weights divided by max(their sum, 2^-14) */
+    uint32_t groups;    /* 0 or 1: none; a group scores the sum of its two largest */
     uint32_t groups_used;
-    float weight_scale;          /* 1: none */
+    float weight_scale; /* 1: none */
 } strata__select_args;
 
 /* Sorts the (row, slot) pairs by expert, rows ascending within an expert. */
 typedef struct strata__group_args {
-    const int32_t *ids;      /* [rows][top_k], ascending */
-    uint32_t *offsets;       /* [experts + 1] first sorted row of each expert */
-    uint32_t *sorted_row;    /* [rows * top_k] row of each sorted entry */
-    uint32_t *sorted_index;  /* [rows][top_k] place of each pair in the sorted order */
-    uint32_t *host_offsets;  /* [experts + 1] host memory the device can write; or NULL */
-    uint32_t *host_flag;     /* set to flag_value after host_offsets is complete; or NULL */
-    void *scratch;           /* as group_scratch_bytes says */
+    const int32_t *ids;     /* [rows][top_k], ascending */
+    uint32_t *offsets;      /* [experts + 1] first sorted row of each expert */
+    uint32_t *sorted_row;   /* [rows * top_k] row of each sorted entry */
+    uint32_t *sorted_index; /* [rows][top_k] place of each pair in the sorted order */
+    uint32_t *host_offsets; /* [experts + 1] host memory the device can write; or NULL */
+    uint32_t *host_flag;    /* set to flag_value after host_offsets is complete; or NULL */
+    void *scratch;          /* as group_scratch_bytes says */
     uint32_t rows;
     uint32_t top_k;
     uint32_t experts;
@@ -228,9 +236,9 @@ typedef enum strata__activation {
 
 /* out = act(gate, up) for dense feed-forward layers and shared experts */
 typedef struct strata__activate_args {
-    const float *gate;  /* [rows][stride] */
-    const float *up;    /* [rows][stride] */
-    strata__rows out;   /* [rows][width] */
+    const float *gate; /* [rows][stride] */
+    const float *up;   /* [rows][stride] */
+    strata__rows out;  /* [rows][width] */
     uint32_t rows;
     uint32_t width;
     uint32_t stride;
@@ -271,10 +279,10 @@ typedef struct strata__gate_up_args {
     strata__expert_weight up;
     strata__expert_range range;
     const uint32_t *sorted_row;
-    strata__rows in;       /* [tokens][inputs] */
-    strata__rows h;        /* [range.rows][gate.outputs] */
-    float *gate_up;        /* [range.rows][2 * gate.outputs] for paths that need it (demand), or NULL */
-    void *quantised;       /* int8 paths: quantised activations of the range (demand), or NULL */
+    strata__rows in; /* [tokens][inputs] */
+    strata__rows h;  /* [range.rows][gate.outputs] */
+    float *gate_up;  /* [range.rows][2 * gate.outputs] for paths that need it (demand), or NULL */
+    void *quantised; /* int8 paths: quantised activations of the range (demand), or NULL */
     strata__scratch scratch;
     uint32_t activation;
     uint32_t path;
@@ -293,8 +301,9 @@ typedef struct strata__down_args {
 } strata__down_args;
 
 /*
- * x[r] += alpha * weights[r][j] * y[sorted_index[r][j] - first_row], for the j in ascending order whose
- * sorted index lies in the range: added one by one in ascending expert id, whatever the ranges.
+ * x[r] += alpha * weights[r][j] * y[sorted_index[r][j] - first_row], for the j in ascending order
+ * whose sorted index lies in the range: added one by one in ascending expert id, whatever the
+ * ranges.
  */
 typedef struct strata__combine_args {
     const float *y;               /* [range rows][width] */
@@ -329,11 +338,11 @@ typedef struct strata__kernels_ops {
 
 /* Numbers the layout needs; everything else about buffers is in lib/layout. */
 typedef struct strata__kernels_facts {
-    uint32_t activation_bytes;        /* of an element of activation rows: 4 or 2 */
-    uint32_t row_scale_bytes;         /* beside each activation row: 0 or 4 */
-    uint32_t decode_bytes_per_value;  /* of decoded weights in scratch: 4 or 2 */
+    uint32_t activation_bytes;       /* of an element of activation rows: 4 or 2 */
+    uint32_t row_scale_bytes;        /* beside each activation row: 0 or 4 */
+    uint32_t decode_bytes_per_value; /* of decoded weights in scratch: 4 or 2 */
     uint32_t reserved;
-    uint64_t coverage[STRATA__PATH_COUNT]; /* bit f set: the path's kernels take format f */
+    uint64_t coverage[STRATA__PATH_COUNT];    /* bit f set: the path's kernels take format f */
     uint64_t attention_scratch_bytes_per_row; /* times rows * heads; 0: none */
     uint64_t group_scratch_bytes_per_expert;  /* plus ... */
     uint64_t group_scratch_bytes_fixed;
@@ -346,7 +355,7 @@ struct strata__kernels {
 
 typedef struct strata__cpu_kernels_options {
     const strata__allocator *allocator;
-    uint32_t threads; /* 0: one per available core */
+    uint32_t threads;  /* 0: one per available core */
     uint32_t use_blas; /* 0: plain loops, bits independent of chunking; 1: BLAS when built in */
 } strata__cpu_kernels_options;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A pack: an opened GGUF file (one, or a split set, or the caller's memory) that has been checked and
- * indexed. Nothing here reads tensor data; tensor addresses point into the mapping.
+ * A pack: an opened GGUF file (one, or a split set, or the caller's memory) that has been checked
+ * and indexed. Nothing here reads tensor data; tensor addresses point into the mapping.
  */
 #ifndef STRATA_PACK_PACK_H
 #define STRATA_PACK_PACK_H
@@ -17,12 +17,12 @@
 enum { STRATA__MAX_LAYERS = 512, STRATA__MAX_EXPERTS = 1024, STRATA__MAX_TOP_K = 16 };
 
 typedef struct strata__tensor {
-    const char *name;     /* NUL-terminated, the pack's */
-    const void *data;     /* in the mapping or the caller's memory */
+    const char *name; /* NUL-terminated, the pack's */
+    const void *data; /* in the mapping or the caller's memory */
     uint64_t bytes;
-    uint64_t shape[4];    /* fastest dimension first, 1 beyond `dimensions` */
+    uint64_t shape[4]; /* fastest dimension first, 1 beyond `dimensions` */
     uint32_t dimensions;
-    uint32_t format;      /* type id as in the file; strata__format_find tells whether it is decoded */
+    uint32_t format; /* type id as in the file; strata__format_find tells whether it is decoded */
     uint32_t shard;
     uint32_t reserved;
 } strata__tensor;
@@ -34,8 +34,8 @@ typedef enum strata__ffn_kind { STRATA__FFN_DENSE, STRATA__FFN_EXPERTS } strata_
 /* A projection of a layer as the file has it; absent when data is NULL. */
 typedef struct strata__projection {
     const void *data;
-    const float *bias;  /* outputs values (experts: [experts][outputs]), or NULL */
-    uint64_t bytes;     /* of the whole tensor; one expert has bytes / experts */
+    const float *bias; /* outputs values (experts: [experts][outputs]), or NULL */
+    uint64_t bytes;    /* of the whole tensor; one expert has bytes / experts */
     uint32_t format;
     uint32_t inputs;
     uint32_t outputs;
@@ -44,22 +44,22 @@ typedef struct strata__projection {
 
 /* Everything the graph needs to know about one layer. Widths are in values. */
 typedef struct strata__layer {
-    uint32_t attention;      /* strata__attention_kind */
-    uint32_t ffn;            /* strata__ffn_kind */
+    uint32_t attention; /* strata__attention_kind */
+    uint32_t ffn;       /* strata__ffn_kind */
     uint32_t heads;
     uint32_t kv_heads;
     uint32_t head_size;
-    uint32_t window;         /* sliding window in positions, 0: full attention */
-    uint32_t rope_style;     /* values of strata__rope_style */
+    uint32_t window;     /* sliding window in positions, 0: full attention */
+    uint32_t rope_style; /* values of strata__rope_style */
     uint32_t rope_width;
-    uint32_t qk_norm;        /* values of strata__qk_norm */
-    uint32_t ffn_width;      /* of the dense feed-forward part, 0: none */
-    uint32_t expert_width;   /* FF of an expert, 0: none */
-    uint32_t shared_width;   /* of the shared experts together, 0: none */
-    float rope_magnitude;    /* factor on cos and sin */
+    uint32_t qk_norm;      /* values of strata__qk_norm */
+    uint32_t ffn_width;    /* of the dense feed-forward part, 0: none */
+    uint32_t expert_width; /* FF of an expert, 0: none */
+    uint32_t shared_width; /* of the shared experts together, 0: none */
+    float rope_magnitude;  /* factor on cos and sin */
     float attention_scale;
-    float qkv_clamp;         /* 0: none */
-    uint32_t rope_table;     /* index into geometry.rope_frequencies */
+    float qkv_clamp;     /* 0: none */
+    uint32_t rope_table; /* index into geometry.rope_frequencies */
     const float *attention_norm;
     const float *q_norm;
     const float *k_norm;
@@ -70,34 +70,36 @@ typedef struct strata__layer {
     strata__projection shared_gate, shared_up, shared_down; /* shared experts */
     strata__projection shared_router;                       /* 1 output, sigmoid; absent: no gate */
     strata__projection router;
-    const float *selection_bias;                            /* [experts] or NULL */
-    strata__projection expert_gate, expert_up, expert_down; /* all experts; blob e at data + e * bytes / experts */
-    const float *expert_scale;                              /* [experts], on the down projection, or NULL */
+    const float *selection_bias; /* [experts] or NULL */
+    strata__projection expert_gate, expert_up,
+        expert_down;           /* all experts; blob e at data + e * bytes / experts */
+    const float *expert_scale; /* [experts], on the down projection, or NULL */
 } strata__layer;
 
 /* Facts of the whole model. */
 typedef struct strata__geometry {
-    uint32_t layers;          /* that are run; trailing prediction blocks are not */
-    uint32_t width;           /* D */
+    uint32_t layers; /* that are run; trailing prediction blocks are not */
+    uint32_t width;  /* D */
     uint32_t vocabulary;
-    uint32_t context_tokens;  /* trained */
+    uint32_t context_tokens; /* trained */
     uint32_t experts;
     uint32_t top_k;
-    uint32_t gating;          /* values of strata__gating */
+    uint32_t gating; /* values of strata__gating */
     uint32_t normalise_weights;
     uint32_t expert_groups;
     uint32_t expert_groups_used;
-    uint32_t activation;      /* values of strata__activation */
+    uint32_t activation;       /* values of strata__activation */
     uint32_t residual_streams; /* 1 */
     float expert_weight_scale; /* 1: none */
     float norm_eps;
-    float embedding_scale;    /* 1: none */
-    float residual_scale;     /* on both branch outputs, 1: none */
-    float logit_scale;        /* logits are multiplied by it, 1: none */
-    float logit_softcap;      /* 0: none */
+    float embedding_scale; /* 1: none */
+    float residual_scale;  /* on both branch outputs, 1: none */
+    float logit_scale;     /* logits are multiplied by it, 1: none */
+    float logit_softcap;   /* 0: none */
     uint32_t rope_table_count;
     uint32_t reserved;
-    const float *rope_frequencies[2]; /* radians per position, rope_width / 2 values each, YaRN applied */
+    const float
+        *rope_frequencies[2]; /* radians per position, rope_width / 2 values each, YaRN applied */
     const float *output_norm;
     strata__projection embedding; /* outputs = vocabulary */
     strata__projection output;    /* may be the embedding (tied) */
@@ -114,9 +116,10 @@ void strata__pack_release(strata__pack *pack);
 strata_context *strata__pack_context(const strata__pack *pack);
 const char *strata__pack_path(const strata__pack *pack); /* "" for memory */
 const char *strata__pack_architecture(const strata__pack *pack);
-const char *strata__pack_name(const strata__pack *pack); /* general.name or "" */
+const char *strata__pack_name(const strata__pack *pack);    /* general.name or "" */
 uint64_t strata__pack_file_bytes(const strata__pack *pack); /* all shards */
-uint64_t strata__pack_fingerprint(const strata__pack *pack); /* of header and sizes; names a pack in saved files */
+uint64_t strata__pack_fingerprint(
+    const strata__pack *pack); /* of header and sizes; names a pack in saved files */
 
 /*
  * Geometry and layers. They are built when the pack is opened; a file whose metadata is sound but
@@ -129,9 +132,10 @@ uint64_t strata__pack_tensor_count(const strata__pack *pack);
 const strata__tensor *strata__pack_tensor(const strata__pack *pack, uint64_t index);
 const strata__tensor *strata__pack_tensor_find(const strata__pack *pack, const char *name);
 
-/* Metadata. Types are GGUF's: 0 u8 1 i8 2 u16 3 i16 4 u32 5 i32 6 f32 7 bool 8 string 9 array 10 u64 11 i64 12 f64. */
+/* Metadata. Types are GGUF's: 0 u8 1 i8 2 u16 3 i16 4 u32 5 i32 6 f32 7 bool 8 string 9 array 10
+ * u64 11 i64 12 f64. */
 typedef struct strata__value {
-    const char *key;       /* NUL-terminated, the pack's */
+    const char *key; /* NUL-terminated, the pack's */
     uint32_t type;
     uint32_t element_type; /* of an array */
     uint64_t count;        /* elements of an array, bytes of a string, else 1 */
@@ -146,7 +150,8 @@ bool strata__pack_value_find(const strata__pack *pack, const char *key, strata__
 uint64_t strata__pack_token_count(const strata__pack *pack);
 strata_status strata__pack_token(const strata__pack *pack, uint64_t id, const uint8_t **out_bytes,
                                  uint64_t *out_count, uint32_t *out_type, float *out_score);
-/* The bytes a token stands for in a text (byte-level and SentencePiece escapes undone); returns bytes needed. */
+/* The bytes a token stands for in a text (byte-level and SentencePiece escapes undone); returns
+ * bytes needed. */
 strata_status strata__pack_token_text(const strata__pack *pack, uint64_t id, char *buffer,
                                       uint64_t buffer_bytes, uint64_t *out_bytes);
 
