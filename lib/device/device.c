@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* Devices by name and by number. */
+#include "device/device.h"
+
+#include <string.h>
+
+#include "base/error.h"
+
+strata_status strata__device_count(strata_context *context, uint32_t *out_count)
+{
+    (void)context;
+    return strata__cuda_device_count(out_count);
+}
+
+strata_status strata__device_facts_get(strata_context *context, uint32_t index,
+                                       strata__device_facts *out)
+{
+    uint32_t count;
+    strata_status status = strata__device_count(context, &count);
+    if (status != STRATA_OK)
+        return status;
+    if (index >= count)
+        return strata__fail(STRATA_ERR_NO_DEVICE, "no accelerator %u: this machine has %u", index,
+                            count);
+    return strata__cuda_device_facts(index, out);
+}
+
+/* Decimal digits up to the end of the text, within 32 bits. */
+static bool parse_index(const char *text, uint32_t *out)
+{
+    uint64_t value = 0;
+    if (*text == '\0')
+        return false;
+    for (; *text; ++text) {
+        if (*text < '0' || *text > '9')
+            return false;
+        value = value * 10 + (uint64_t)(*text - '0');
+        if (value > UINT32_MAX)
+            return false;
+    }
+    *out = (uint32_t)value;
+    return true;
+}
+
+strata_status strata__device_open(strata_context *context, const char *name, strata__device **out)
+{
+    static const char cuda_prefix[] = "cuda:";
+    uint32_t index;
+    if (!name || strcmp(name, "cpu") == 0)
+        return strata__cpu_device_open(context, out);
+    if (strncmp(name, cuda_prefix, sizeof cuda_prefix - 1) == 0 &&
+        parse_index(name + sizeof cuda_prefix - 1, &index))
+        return strata__cuda_device_open(context, index, out);
+    return strata__fail(STRATA_ERR_NO_DEVICE,
+                        "no device is named \"%.64s\"; names are \"cpu\" and \"cuda:N\"", name);
+}
