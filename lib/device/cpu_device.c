@@ -277,6 +277,7 @@ strata_status strata__cpu_device_open(strata_context *context, strata__device **
     device->base.facts.host_addressable = 1;
     device->base.facts.multiprocessors = threads > 0 ? (uint32_t)threads : 1;
     device->base.facts.memory_bytes = memory_pages_bytes(_SC_PHYS_PAGES);
+    device->base.facts.memory_free_bytes = memory_pages_bytes(_SC_AVPHYS_PAGES);
     device->base.facts.alignment_bytes = ALIGNMENT_BYTES;
     memcpy(device->base.facts.name, "cpu", sizeof "cpu");
     *out = &device->base;

@@ -38,6 +38,7 @@ typedef struct strata__device_facts {
     uint32_t compute_capability; /* 90 = 9.0; 0 on host devices */
     uint32_t multiprocessors;    /* or threads of a host device */
     uint64_t memory_bytes;
+    uint64_t memory_free_bytes;  /* when the facts were read */
     uint64_t shared_memory_bytes; /* a block may have */
     uint64_t alignment_bytes;     /* of every buffer */
     char name[64];
