@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* What the CUDA kernels share on the host: facts of the device and the launch functions. */
+#ifndef STRATA_KERNELS_CUDA_CUDA_KERNELS_H
+#define STRATA_KERNELS_CUDA_CUDA_KERNELS_H
+
+#include <stdint.h>
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "kernels/kernels.h"
+
+/* Set once when the kernels are created, then only read. */
+typedef struct strata__cuda_state {
+    int32_t device_ordinal;
+    uint32_t compute_capability; /* 90 = 9.0 */
+    uint32_t multiprocessors;
+    uint32_t level;               /* highest instruction set in use: 80 or 90 */
+    uint64_t shared_memory_bytes; /* that a block may ask for */
+    void *encode_tensor_map;      /* the driver's cuTensorMapEncodeTiled, or NULL */
+    uint32_t hopper_attention;    /* 1: this build's wgmma attention runs on the device */
+    uint32_t reserved;
+} strata__cuda_state;
+
+/* Status of a CUDA runtime code: the text names the code and what was being done. */
+strata_status strata__cuda_status(cudaError_t code, const char *what);
+
+/* Loads attention and qkv kernels, raises their shared memory limits and fills the state's last
+ * fields. */
+strata_status strata__cuda_attention_load(strata__cuda_state *state);
+
+strata_status strata__cuda_attention(const strata__cuda_state *state, cudaStream_t stream,
+                                     const strata__attention_args *args);
+strata_status strata__cuda_qkv(const strata__cuda_state *state, cudaStream_t stream,
+                               const strata__qkv_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
