@@ -25,6 +25,7 @@
 
 #include "base/alloc.h"
 #include "base/format.h"
+#include "base/graph.h"
 
 /* Activation rows: `rows` x `width` elements, dense, and on CUDA a float32 scale per row (else
  * NULL). */
@@ -121,19 +122,6 @@ typedef struct strata__dense_args {
     float alpha;
 } strata__dense_args;
 
-typedef enum strata__rope_style {
-    STRATA__ROPE_NONE,
-    STRATA__ROPE_NEOX, /* pairs (i, i + n/2) */
-    STRATA__ROPE_PAIRS /* pairs (2i, 2i + 1) */
-} strata__rope_style;
-
-typedef enum strata__qk_norm {
-    STRATA__QK_NORM_NONE,
-    STRATA__QK_NORM_HEAD_BEFORE_ROPE, /* weight [head_size] */
-    STRATA__QK_NORM_HEAD_AFTER_ROPE,
-    STRATA__QK_NORM_ROW_BEFORE_ROPE /* over the whole row, weight [heads * head_size] */
-} strata__qk_norm;
-
 /*
  * From the projections of a tile of rows: optional clamp, QK norm and rotary embedding (Su et al.,
  * 2021); writes q as activation rows and k, v into the KV cache at their positions.
@@ -190,12 +178,6 @@ typedef struct strata__router_args {
     uint32_t sigmoid; /* 1: logits are passed through a sigmoid (gates of shared experts) */
 } strata__router_args;
 
-typedef enum strata__gating {
-    STRATA__GATING_SOFTMAX = 1,
-    STRATA__GATING_SIGMOID = 2,
-    STRATA__GATING_SOFTMAX_SELECTED = 3
-} strata__gating;
-
 /* Top-k of each row; ties go to the lower id. Selected entries are written in ascending expert id.
  */
 typedef struct strata__select_args {
@@ -227,12 +209,6 @@ typedef struct strata__group_args {
     uint32_t experts;
     uint32_t flag_value;
 } strata__group_args;
-
-typedef enum strata__activation {
-    STRATA__ACT_SWIGLU,         /* silu(gate) * up (Shazeer, 2020) */
-    STRATA__ACT_SWIGLU_CLAMPED, /* gate <= 7, |up| <= 7; gate * sigmoid(1.702 gate) * (up + 1) */
-    STRATA__ACT_GEGLU_TANH      /* gelu_tanh(gate) * up */
-} strata__activation;
 
 /* out = act(gate, up) for dense feed-forward layers and shared experts */
 typedef struct strata__activate_args {

@@ -13,6 +13,7 @@
 
 #include "base/context.h"
 #include "base/format.h"
+#include "base/graph.h"
 
 enum { STRATA__MAX_LAYERS = 512, STRATA__MAX_EXPERTS = 1024, STRATA__MAX_TOP_K = 16 };
 
@@ -35,7 +36,9 @@ typedef enum strata__ffn_kind { STRATA__FFN_DENSE, STRATA__FFN_EXPERTS } strata_
 typedef struct strata__projection {
     const void *data;
     const float *bias; /* outputs values (experts: [experts][outputs]), or NULL */
-    uint64_t bytes;    /* of the whole tensor; one expert has bytes / experts */
+    uint64_t bytes;    /* of all rows; one expert has bytes / experts */
+    uint64_t
+        stride_bytes; /* from one expert to the next: bytes / experts, more in a fused tensor */
     uint32_t format;
     uint32_t inputs;
     uint32_t outputs;
@@ -70,10 +73,12 @@ typedef struct strata__layer {
     strata__projection shared_gate, shared_up, shared_down; /* shared experts */
     strata__projection shared_router;                       /* 1 output, sigmoid; absent: no gate */
     strata__projection router;
-    const float *selection_bias; /* [experts] or NULL */
-    strata__projection expert_gate, expert_up,
-        expert_down;           /* all experts; blob e at data + e * bytes / experts */
+    const float *selection_bias;    /* [experts] or NULL */
+    strata__projection expert_gate; /* all experts; blob e at data + e * stride_bytes */
+    strata__projection expert_up;
+    strata__projection expert_down;
     const float *expert_scale; /* [experts], on the down projection, or NULL */
+    uint64_t dense_bytes;      /* of all tensors but the experts' rows */
 } strata__layer;
 
 /* Facts of the whole model. */
@@ -98,14 +103,16 @@ typedef struct strata__geometry {
     float logit_softcap;   /* 0: none */
     uint32_t rope_table_count;
     uint32_t reserved;
-    const float
-        *rope_frequencies[2]; /* radians per position, rope_width / 2 values each, YaRN applied */
+    uint64_t expert_bytes; /* rows of all experts of all layers */
+    uint64_t dense_bytes;  /* all other tensors that are run */
+    /* Radians per position, rope_width / 2 values each; YaRN and frequency factors applied. */
+    const float *rope_frequencies[2];
     const float *output_norm;
     strata__projection embedding; /* outputs = vocabulary */
     strata__projection output;    /* may be the embedding (tied) */
 } strata__geometry;
 
-typedef struct strata__pack strata__pack;
+typedef struct strata_pack strata__pack; /* what strata/pack.h hands out */
 
 strata_status strata__pack_open_path(strata_context *context, const char *path, strata__pack **out);
 strata_status strata__pack_open_memory(strata_context *context, const void *data, uint64_t bytes,
@@ -118,8 +125,8 @@ const char *strata__pack_path(const strata__pack *pack); /* "" for memory */
 const char *strata__pack_architecture(const strata__pack *pack);
 const char *strata__pack_name(const strata__pack *pack);    /* general.name or "" */
 uint64_t strata__pack_file_bytes(const strata__pack *pack); /* all shards */
-uint64_t strata__pack_fingerprint(
-    const strata__pack *pack); /* of header and sizes; names a pack in saved files */
+/* Of header and sizes; names a pack in saved files. */
+uint64_t strata__pack_fingerprint(const strata__pack *pack);
 
 /*
  * Geometry and layers. They are built when the pack is opened; a file whose metadata is sound but
@@ -137,14 +144,21 @@ const strata__tensor *strata__pack_tensor_find(const strata__pack *pack, const c
 typedef struct strata__value {
     const char *key; /* NUL-terminated, the pack's */
     uint32_t type;
-    uint32_t element_type; /* of an array */
-    uint64_t count;        /* elements of an array, bytes of a string, else 1 */
-    const uint8_t *data;   /* little-endian, unaligned; an array's first element */
+    uint32_t element_type;        /* of an array */
+    uint64_t count;               /* elements of an array, bytes of a string, else 1 */
+    const uint8_t *data;          /* little-endian, unaligned; an array's first element */
+    const uint64_t *string_index; /* array of strings: where every 32nd element starts in data */
 } strata__value;
 
 uint64_t strata__pack_value_count(const strata__pack *pack);
 strata_status strata__pack_value(const strata__pack *pack, uint64_t index, strata__value *out);
 bool strata__pack_value_find(const strata__pack *pack, const char *key, strata__value *out);
+
+/* Element `element`, 0 of a scalar. INVALID_ARGUMENT: no such element, other kind, out of range. */
+strata_status strata__value_int64(const strata__value *value, uint64_t element, int64_t *out);
+strata_status strata__value_float64(const strata__value *value, uint64_t element, double *out);
+strata_status strata__value_string(const strata__value *value, uint64_t element,
+                                   const uint8_t **out_bytes, uint64_t *out_count);
 
 /* Vocabulary; 0 tokens when the file has none. Bytes are the token's text as the file stores it. */
 uint64_t strata__pack_token_count(const strata__pack *pack);
