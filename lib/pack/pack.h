@@ -35,10 +35,9 @@ typedef enum strata__ffn_kind { STRATA__FFN_DENSE, STRATA__FFN_EXPERTS } strata_
 /* A projection of a layer as the file has it; absent when data is NULL. */
 typedef struct strata__projection {
     const void *data;
-    const float *bias; /* outputs values (experts: [experts][outputs]), or NULL */
-    uint64_t bytes;    /* of all rows; one expert has bytes / experts */
-    uint64_t
-        stride_bytes; /* from one expert to the next: bytes / experts, more in a fused tensor */
+    const float *bias;     /* outputs values (experts: [experts][outputs]), or NULL */
+    uint64_t bytes;        /* of all rows; one expert has bytes / experts */
+    uint64_t stride_bytes; /* from one expert to the next; more than its bytes when fused */
     uint32_t format;
     uint32_t inputs;
     uint32_t outputs;
