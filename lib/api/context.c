@@ -6,7 +6,7 @@
 #include "base/struct_size.h"
 
 /* Size of the structure in the release that brought it. */
-enum { FIRST_OPTIONS_BYTES = 56 };
+enum { FIRST_OPTIONS_BYTES = 48 };
 
 static const strata_context_options defaults = {.log_level = STRATA_LOG_NONE};
 

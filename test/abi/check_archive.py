@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+The static library's symbols: globals start with strata_, nothing ends or prints from the process or
+reads its environment, and no data is writable but what belongs to a thread.
+"""
+import re
+import subprocess
+import sys
+
+FORBIDDEN = re.compile(
+    r"^(_*(abort|exit|_Exit|quick_exit|printf|vprintf|puts|putchar|fputs|fputc|putc|fprintf|vfprintf"
+    r"|dprintf|perror|secure_getenv|getenv|setenv|putenv|unsetenv|setlocale|signal|sigaction|system"
+    r"|atexit)(_chk)?|stdout|stderr)$")
+# Written by compilers beside the sources: sanitizers, coverage, the launch code of nvcc.
+GENERATED = re.compile(r"(__asan|__odr_asan|__tsan|__ubsan|__sancov|__gcov|__llvm|__sanitizer|__cuda"
+                       r"|fatbin|_cuda|__nv_|DW\.ref|\.L|__hip)")
+# Set once under pthread_once and constant from then on.
+ONCE = re.compile(r"^strata__\w+_once\w*$|^\w+_once$")
+
+
+def objdump(archive):
+    output = subprocess.run(["objdump", "-t", archive], check=True, capture_output=True,
+                            text=True).stdout
+    member = "?"
+    for line in output.splitlines():
+        if line.endswith("file format elf64-x86-64") or ": " in line and "file format" in line:
+            member = line.split(":")[0]
+            continue
+        m = re.match(r"^[0-9a-f]{16} (.{7}) (\S+)\s+[0-9a-f]{16} (?:\.hidden |\.protected )?(.+)$",
+                     line)
+        if m:
+            yield member, m.group(1), m.group(2), m.group(3)
+
+
+def fault_of(flags, section, name):
+    if section == "*UND*":
+        return f"uses {name}" if FORBIDDEN.match(name) else None
+    if flags[0] in "gu!" and not name.startswith("strata_") and not GENERATED.search(name):
+        return f"global without the prefix: {name}"
+    writable = re.match(r"\.(data|bss)(\.(?!rel\.ro)|$)", section) or section == "*COM*"
+    if writable and flags[6] == "O" and not GENERATED.search(name) and not ONCE.match(name):
+        return f"writable data: {name} in {section}"
+    return None
+
+
+def main():
+    faults = count = 0
+    for member, flags, section, name in objdump(sys.argv[1]):
+        count += 1
+        fault = fault_of(flags, section, name)
+        if fault:
+            print(f"{member}: {fault}")
+            faults += 1
+    print(f"{count} symbols, {faults} faults")
+    return 1 if faults or not count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is frozen for ever on 64-bit platforms: SIZE(structure, bytes), FIELD(structure, field, offset,
+ * bytes) and VALUE(constant, value). Written by make_layout.py; after a release a size may only grow
+ * with appended fields, other lines never change, and lines are only added.
+ */
+#include <stddef.h>
+
+#include <strata/strata.h>
+
+#define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
+#define FIELD(type, field, offset, bytes)                                                          \
+    _Static_assert(offsetof(type, field) == (offset) && sizeof(((type *)0)->field) == (bytes),     \
+                   #type "." #field)
+#define VALUE(name, value) _Static_assert((name) == (value), #name)
+
+/* clang-format off */
+SIZE(strata_context_options, 48);
+FIELD(strata_context_options, struct_size, 0, 4);
+FIELD(strata_context_options, log_level, 4, 4);
+FIELD(strata_context_options, log_fn, 8, 8);
+FIELD(strata_context_options, log_user_data, 16, 8);
+FIELD(strata_context_options, alloc_fn, 24, 8);
+FIELD(strata_context_options, free_fn, 32, 8);
+FIELD(strata_context_options, alloc_user_data, 40, 8);
+SIZE(strata_device_info, 144);
+FIELD(strata_device_info, struct_size, 0, 4);
+FIELD(strata_device_info, compute_capability, 4, 4);
+FIELD(strata_device_info, multiprocessor_count, 8, 4);
+FIELD(strata_device_info, reserved0, 12, 4);
+FIELD(strata_device_info, memory_total_bytes, 16, 8);
+FIELD(strata_device_info, memory_free_bytes, 24, 8);
+FIELD(strata_device_info, shared_memory_bytes, 32, 8);
+FIELD(strata_device_info, name, 40, 64);
+FIELD(strata_device_info, uuid, 104, 40);
+SIZE(strata_pack_info, 528);
+FIELD(strata_pack_info, struct_size, 0, 4);
+FIELD(strata_pack_info, runnable, 4, 4);
+FIELD(strata_pack_info, layer_count, 8, 4);
+FIELD(strata_pack_info, width, 12, 4);
+FIELD(strata_pack_info, vocabulary_count, 16, 4);
+FIELD(strata_pack_info, context_tokens, 20, 4);
+FIELD(strata_pack_info, expert_count, 24, 4);
+FIELD(strata_pack_info, experts_per_token, 28, 4);
+FIELD(strata_pack_info, file_bytes, 32, 8);
+FIELD(strata_pack_info, expert_bytes, 40, 8);
+FIELD(strata_pack_info, dense_bytes, 48, 8);
+FIELD(strata_pack_info, tensor_count, 56, 8);
+FIELD(strata_pack_info, metadata_count, 64, 8);
+FIELD(strata_pack_info, token_count, 72, 8);
+FIELD(strata_pack_info, architecture, 80, 64);
+FIELD(strata_pack_info, name, 144, 128);
+FIELD(strata_pack_info, runnable_reason, 272, 256);
+SIZE(strata_layer_info, 80);
+FIELD(strata_layer_info, struct_size, 0, 4);
+FIELD(strata_layer_info, heads, 4, 4);
+FIELD(strata_layer_info, kv_heads, 8, 4);
+FIELD(strata_layer_info, head_size, 12, 4);
+FIELD(strata_layer_info, window_tokens, 16, 4);
+FIELD(strata_layer_info, expert_count, 20, 4);
+FIELD(strata_layer_info, expert_width, 24, 4);
+FIELD(strata_layer_info, ffn_width, 28, 4);
+FIELD(strata_layer_info, shared_width, 32, 4);
+FIELD(strata_layer_info, gate_format, 36, 4);
+FIELD(strata_layer_info, up_format, 40, 4);
+FIELD(strata_layer_info, down_format, 44, 4);
+FIELD(strata_layer_info, gate_blob_bytes, 48, 8);
+FIELD(strata_layer_info, up_blob_bytes, 56, 8);
+FIELD(strata_layer_info, down_blob_bytes, 64, 8);
+FIELD(strata_layer_info, dense_bytes, 72, 8);
+SIZE(strata_tensor_info, 80);
+FIELD(strata_tensor_info, struct_size, 0, 4);
+FIELD(strata_tensor_info, format, 4, 4);
+FIELD(strata_tensor_info, dimension_count, 8, 4);
+FIELD(strata_tensor_info, shard, 12, 4);
+FIELD(strata_tensor_info, shape, 16, 32);
+FIELD(strata_tensor_info, bytes, 48, 8);
+FIELD(strata_tensor_info, data, 56, 8);
+FIELD(strata_tensor_info, name, 64, 8);
+FIELD(strata_tensor_info, format_name, 72, 8);
+SIZE(strata_metadata_info, 32);
+FIELD(strata_metadata_info, struct_size, 0, 4);
+FIELD(strata_metadata_info, type, 4, 4);
+FIELD(strata_metadata_info, element_type, 8, 4);
+FIELD(strata_metadata_info, reserved0, 12, 4);
+FIELD(strata_metadata_info, count, 16, 8);
+FIELD(strata_metadata_info, key, 24, 8);
+SIZE(strata_token_info, 32);
+FIELD(strata_token_info, struct_size, 0, 4);
+FIELD(strata_token_info, type, 4, 4);
+FIELD(strata_token_info, score, 8, 4);
+FIELD(strata_token_info, reserved0, 12, 4);
+FIELD(strata_token_info, byte_count, 16, 8);
+FIELD(strata_token_info, bytes, 24, 8);
+SIZE(strata_device_facts, 104);
+FIELD(strata_device_facts, struct_size, 0, 4);
+FIELD(strata_device_facts, compute_capability, 4, 4);
+FIELD(strata_device_facts, memory_bytes, 8, 8);
+FIELD(strata_device_facts, shared_memory_bytes, 16, 8);
+FIELD(strata_device_facts, alignment_bytes, 24, 8);
+FIELD(strata_device_facts, link_bytes_per_second, 32, 8);
+FIELD(strata_device_facts, link_latency_seconds, 40, 8);
+FIELD(strata_device_facts, memory_bytes_per_second, 48, 8);
+FIELD(strata_device_facts, dense_flops, 56, 8);
+FIELD(strata_device_facts, attention_flops, 64, 8);
+FIELD(strata_device_facts, path_flops, 72, 32);
+SIZE(strata_plan_options, 72);
+FIELD(strata_plan_options, struct_size, 0, 4);
+FIELD(strata_plan_options, kv_format, 4, 4);
+FIELD(strata_plan_options, experts, 8, 4);
+FIELD(strata_plan_options, sequence_count, 12, 4);
+FIELD(strata_plan_options, device_budget_bytes, 16, 8);
+FIELD(strata_plan_options, host_budget_bytes, 24, 8);
+FIELD(strata_plan_options, context_tokens, 32, 8);
+FIELD(strata_plan_options, prompt_tokens, 40, 8);
+FIELD(strata_plan_options, chunk_tokens, 48, 8);
+FIELD(strata_plan_options, path, 56, 8);
+FIELD(strata_plan_options, device, 64, 8);
+SIZE(strata_prefill_options, 24);
+FIELD(strata_prefill_options, struct_size, 0, 4);
+FIELD(strata_prefill_options, memory_kind, 4, 4);
+FIELD(strata_prefill_options, memory, 8, 8);
+FIELD(strata_prefill_options, memory_bytes, 16, 8);
+SIZE(strata_progress, 40);
+FIELD(strata_progress, struct_size, 0, 4);
+FIELD(strata_progress, layer, 4, 4);
+FIELD(strata_progress, layer_count, 8, 4);
+FIELD(strata_progress, reserved0, 12, 4);
+FIELD(strata_progress, done_tokens, 16, 8);
+FIELD(strata_progress, chunk_tokens, 24, 8);
+FIELD(strata_progress, total_tokens, 32, 8);
+SIZE(strata_prefill_request, 64);
+FIELD(strata_prefill_request, struct_size, 0, 4);
+FIELD(strata_prefill_request, sequence_id, 4, 4);
+FIELD(strata_prefill_request, tokens, 8, 8);
+FIELD(strata_prefill_request, token_count, 16, 8);
+FIELD(strata_prefill_request, logits, 24, 8);
+FIELD(strata_prefill_request, logits_capacity, 32, 8);
+FIELD(strata_prefill_request, logits_mode, 40, 4);
+FIELD(strata_prefill_request, reserved0, 44, 4);
+FIELD(strata_prefill_request, progress_fn, 48, 8);
+FIELD(strata_prefill_request, progress_user_data, 56, 8);
+SIZE(strata_prefill_result, 32);
+FIELD(strata_prefill_result, struct_size, 0, 4);
+FIELD(strata_prefill_result, chunk_count, 4, 4);
+FIELD(strata_prefill_result, read_tokens, 8, 8);
+FIELD(strata_prefill_result, sequence_tokens, 16, 8);
+FIELD(strata_prefill_result, wall_ns, 24, 8);
+SIZE(strata_expert_blob, 24);
+FIELD(strata_expert_blob, gate, 0, 8);
+FIELD(strata_expert_blob, up, 8, 8);
+FIELD(strata_expert_blob, down, 16, 8);
+SIZE(strata_session_options, 80);
+FIELD(strata_session_options, struct_size, 0, 4);
+FIELD(strata_session_options, thread_count, 4, 4);
+FIELD(strata_session_options, device, 8, 8);
+FIELD(strata_session_options, plan, 16, 8);
+FIELD(strata_session_options, plan_options, 24, 8);
+FIELD(strata_session_options, device_memory, 32, 8);
+FIELD(strata_session_options, device_memory_bytes, 40, 8);
+FIELD(strata_session_options, stream, 48, 8);
+FIELD(strata_session_options, expert_fn, 56, 8);
+FIELD(strata_session_options, expert_user_data, 64, 8);
+FIELD(strata_session_options, blas, 72, 4);
+FIELD(strata_session_options, kernel_level, 76, 4);
+SIZE(strata_session_stats, 72);
+FIELD(strata_session_stats, struct_size, 0, 4);
+FIELD(strata_session_stats, reserved0, 4, 4);
+FIELD(strata_session_stats, prompt_tokens, 8, 8);
+FIELD(strata_session_stats, prompt_chunks, 16, 8);
+FIELD(strata_session_stats, prompt_ns, 24, 8);
+FIELD(strata_session_stats, expert_rows, 32, 8);
+FIELD(strata_session_stats, expert_launches, 40, 8);
+FIELD(strata_session_stats, device_bytes, 48, 8);
+FIELD(strata_session_stats, host_bytes, 56, 8);
+FIELD(strata_session_stats, device_runtime_bytes, 64, 8);
+VALUE(STRATA_OK, 0);
+VALUE(STRATA_ERR_INVALID_ARGUMENT, -10);
+VALUE(STRATA_ERR_NO_MEMORY, -20);
+VALUE(STRATA_ERR_DEVICE_MEMORY, -21);
+VALUE(STRATA_ERR_ABI_SIZE, -30);
+VALUE(STRATA_ERR_ABI_FIELD, -31);
+VALUE(STRATA_ERR_IO, -40);
+VALUE(STRATA_ERR_FORMAT, -41);
+VALUE(STRATA_ERR_UNSUPPORTED, -50);
+VALUE(STRATA_ERR_NO_DEVICE, -60);
+VALUE(STRATA_ERR_DRIVER, -61);
+VALUE(STRATA_ERR_DEVICE_LOST, -62);
+VALUE(STRATA_ERR_PLAN_INFEASIBLE, -70);
+VALUE(STRATA_ERR_BUFFER_TOO_SMALL, -71);
+VALUE(STRATA_ERR_MISALIGNED, -72);
+VALUE(STRATA_ERR_CAPACITY, -73);
+VALUE(STRATA_ERR_CANCELLED, -80);
+VALUE(STRATA_ERR_BUSY, -81);
+VALUE(STRATA_ERR_STATE, -82);
+VALUE(STRATA_ERR_INTERNAL, -90);
+VALUE(STRATA_LOG_NONE, 0);
+VALUE(STRATA_LOG_WARNING, 1);
+VALUE(STRATA_LOG_INFO, 2);
+VALUE(STRATA_LOG_DEBUG, 3);
+VALUE(STRATA_VALUE_UINT8, 0);
+VALUE(STRATA_VALUE_INT8, 1);
+VALUE(STRATA_VALUE_UINT16, 2);
+VALUE(STRATA_VALUE_INT16, 3);
+VALUE(STRATA_VALUE_UINT32, 4);
+VALUE(STRATA_VALUE_INT32, 5);
+VALUE(STRATA_VALUE_FLOAT32, 6);
+VALUE(STRATA_VALUE_BOOL, 7);
+VALUE(STRATA_VALUE_STRING, 8);
+VALUE(STRATA_VALUE_ARRAY, 9);
+VALUE(STRATA_VALUE_UINT64, 10);
+VALUE(STRATA_VALUE_INT64, 11);
+VALUE(STRATA_VALUE_FLOAT64, 12);
+VALUE(STRATA_KV_F16, 0);
+VALUE(STRATA_KV_Q8_0, 1);
+VALUE(STRATA_KV_F32, 2);
+VALUE(STRATA_EXPERTS_AUTO, 0);
+VALUE(STRATA_EXPERTS_STREAM, 1);
+VALUE(STRATA_EXPERTS_RESIDENT, 2);
+VALUE(STRATA_MEMORY_OWN, 0);
+VALUE(STRATA_MEMORY_CALLER, 1);
+VALUE(STRATA_LOGITS_LAST, 0);
+VALUE(STRATA_LOGITS_ALL, 1);
+VALUE(STRATA_LOGITS_NONE, 2);
+/* clang-format on */
+
+int main(void)
+{
+    return 0;
+}
