@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+#include "kernels/cpu/decode.h"
+
+#include "kernels/cpu/decode_level.h"
+
+strata__cpu_level strata__cpu_best_level(void)
+{
+#if defined(STRATA__HAVE_X86_LEVELS)
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        return STRATA__CPU_BASE;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return STRATA__CPU_AVX512;
+    return STRATA__CPU_AVX2;
+#else
+    return STRATA__CPU_BASE;
+#endif
+}
+
+static const strata__decode_fn *decoders(strata__cpu_level level)
+{
+#if defined(STRATA__HAVE_X86_LEVELS)
+    if (level == STRATA__CPU_AVX512)
+        return strata__decode_avx512;
+    if (level == STRATA__CPU_AVX2)
+        return strata__decode_avx2;
+#endif
+    (void)level;
+    return strata__decode_base;
+}
+
+void strata__decode_row_level(strata__cpu_level level, uint32_t format, const void *blocks,
+                              uint64_t values, float *out)
+{
+    decoders(level)[format](blocks, values / strata__format_find(format)->block_values, out);
+}
+
+void strata__decode_row(uint32_t format, const void *blocks, uint64_t values, float *out)
+{
+    strata__decode_row_level(strata__cpu_best_level(), format, blocks, values, out);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* Block formats to float32, bit for bit as the gguf package dequantises them. */
+#ifndef STRATA_KERNELS_CPU_DECODE_H
+#define STRATA_KERNELS_CPU_DECODE_H
+
+#include <stdint.h>
+
+#include "base/format.h"
+
+/* Instruction sets a build holds code for; the results have the same bits in each. */
+typedef enum strata__cpu_level {
+    STRATA__CPU_BASE,  /* what the compiler's target guarantees */
+    STRATA__CPU_AVX2,  /* AVX2, FMA and F16C */
+    STRATA__CPU_AVX512 /* AVX-512 F, BW, DQ and VL */
+} strata__cpu_level;
+
+/* The best level that this build and this machine have. */
+strata__cpu_level strata__cpu_best_level(void);
+
+/*
+ * Decodes `values` consecutive values, a whole number of blocks of a format that
+ * strata__format_find() knows. `blocks` needs no alignment. The output must not overlap it.
+ */
+void strata__decode_row(uint32_t format, const void *blocks, uint64_t values, float *out);
+
+/* As above with the code of one level, at most the best one. */
+void strata__decode_row_level(strata__cpu_level level, uint32_t format, const void *blocks,
+                              uint64_t values, float *out);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pieces of the decoders. A decoder unpacks a block to int8 codes, which the compiler turns into
+ * byte shuffles and shifts, and then scales groups of codes: one int to float conversion, one
+ * product and at most one subtraction a value, in the order of the reference.
+ */
+#ifndef STRATA_KERNELS_CPU_DECODE_COMMON_H
+#define STRATA_KERNELS_CPU_DECODE_COMMON_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+static inline uint16_t load_u16(const uint8_t *p)
+{
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+
+static inline uint32_t load_u32(const uint8_t *p)
+{
+    return (uint32_t)load_u16(p) | (uint32_t)load_u16(p + 2) << 16;
+}
+
+static inline float float_of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t bits_of_float(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float float_of_half(uint16_t half)
+{
+#if defined(__F16C__)
+    return _cvtsh_ss(half);
+#else
+    /* Exponent and fraction move to their places; the product rebiases, also subnormals. */
+    uint32_t magnitude = (uint32_t)(half & 0x7fff) << 13;
+    uint32_t bits = bits_of_float(float_of_bits(magnitude) * 0x1p112f);
+    if (magnitude >= 0x7c00u << 13)
+        bits = 0x7f800000 | magnitude | (magnitude > 0x7c00u << 13 ? 0x400000u : 0);
+    return float_of_bits(bits | (uint32_t)(half & 0x8000) << 16);
+#endif
+}
+
+static inline float load_half(const uint8_t *p)
+{
+    return float_of_half(load_u16(p));
+}
+
+/* out = scale * code */
+static inline void scale_codes(const int8_t *restrict codes, int n, float scale,
+                               float *restrict out)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = scale * (float)codes[i];
+}
+
+/* out = scale * code + offset */
+static inline void scale_codes_offset(const int8_t *restrict codes, int n, float scale,
+                                      float offset, float *restrict out)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = scale * (float)codes[i] + offset;
+}
+
+/* The 4-bit codes of `n` bytes: low nibbles to codes[0..n), high ones to codes[n..2n). */
+static inline void unpack_nibbles(const uint8_t *restrict packed, int n, int8_t *restrict codes)
+{
+    for (int i = 0; i < n; i++) {
+        codes[i] = (int8_t)(packed[i] & 15);
+        codes[i + n] = (int8_t)(packed[i] >> 4);
+    }
+}
+
+#endif
