@@ -317,7 +317,7 @@ typedef struct strata__kernels_facts {
     uint32_t activation_bytes;       /* of an element of activation rows: 4 or 2 */
     uint32_t row_scale_bytes;        /* beside each activation row: 0 or 4 */
     uint32_t decode_bytes_per_value; /* of decoded weights in scratch: 4 or 2 */
-    uint32_t reserved;
+    uint32_t gate_up_paths;          /* bit p set: path p needs strata__gate_up_args.gate_up */
     uint64_t coverage[STRATA__PATH_COUNT];    /* bit f set: the path's kernels take format f */
     uint64_t attention_scratch_bytes_per_row; /* times rows * heads; 0: none */
     uint64_t group_scratch_bytes_per_expert;  /* plus ... */
