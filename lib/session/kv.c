@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/kv.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/error.h"
+
+strata_status strata__kv_init(strata__kv *kv, const strata__allocator *allocator,
+                              uint32_t sequence_count, uint32_t table_stride, uint32_t page_count,
+                              uint32_t page_tokens)
+{
+    uint64_t cells = (uint64_t)sequence_count * table_stride;
+    memset(kv, 0, sizeof *kv);
+    kv->allocator = allocator;
+    kv->sequence_count = sequence_count;
+    kv->table_stride = table_stride;
+    kv->page_count = page_count;
+    kv->page_tokens = page_tokens;
+    kv->sequences = strata__calloc(allocator, sequence_count, sizeof *kv->sequences);
+    kv->table = strata__calloc(allocator, cells, sizeof *kv->table);
+    kv->free_page = strata__calloc(allocator, page_count, sizeof *kv->free_page);
+    if (!kv->sequences || !kv->table || !kv->free_page)
+        return strata__fail_memory(cells * sizeof *kv->table, "the KV page tables");
+    /* The lowest page is on top, so that a fresh sequence takes pages in ascending order. */
+    for (uint32_t i = 0; i < page_count; ++i)
+        kv->free_page[i] = page_count - 1 - i;
+    kv->free_count = page_count;
+    kv->changed = true;
+    return STRATA_OK;
+}
+
+void strata__kv_finish(strata__kv *kv)
+{
+    if (!kv->allocator)
+        return;
+    strata__free(kv->allocator, kv->sequences, kv->sequence_count * sizeof *kv->sequences);
+    strata__free(kv->allocator, kv->table,
+                 (uint64_t)kv->sequence_count * kv->table_stride * sizeof *kv->table);
+    strata__free(kv->allocator, kv->free_page, kv->page_count * sizeof *kv->free_page);
+    memset(kv, 0, sizeof *kv);
+}
+
+static uint64_t pages_for(const strata__kv *kv, uint64_t tokens)
+{
+    return tokens / kv->page_tokens + (tokens % kv->page_tokens != 0);
+}
+
+strata_status strata__kv_reserve(strata__kv *kv, uint32_t sequence, uint64_t tokens)
+{
+    strata__kv_sequence *entry = &kv->sequences[sequence];
+    int32_t *row = kv->table + (uint64_t)sequence * kv->table_stride;
+    uint64_t pages = pages_for(kv, tokens);
+    if (pages <= entry->pages)
+        return STRATA_OK;
+    if (pages > kv->table_stride)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                            "sequence %u would hold %llu tokens; its page table holds %llu",
+                            sequence, (unsigned long long)tokens,
+                            (unsigned long long)kv->table_stride * kv->page_tokens);
+    if (pages - entry->pages > kv->free_count)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                            "sequence %u needs %llu more KV pages; %u are free", sequence,
+                            (unsigned long long)(pages - entry->pages), kv->free_count);
+    while (entry->pages < pages)
+        row[entry->pages++] = (int32_t)kv->free_page[--kv->free_count];
+    kv->changed = true;
+    return STRATA_OK;
+}
+
+void strata__kv_set_length(strata__kv *kv, uint32_t sequence, uint64_t tokens)
+{
+    strata__kv_sequence *entry = &kv->sequences[sequence];
+    int32_t *row = kv->table + (uint64_t)sequence * kv->table_stride;
+    uint64_t pages = pages_for(kv, tokens);
+    assert(pages <= entry->pages);
+    while (entry->pages > pages) {
+        kv->free_page[kv->free_count++] = (uint32_t)row[--entry->pages];
+        row[entry->pages] = 0;
+        kv->changed = true;
+    }
+    atomic_store_explicit(&entry->tokens, tokens, memory_order_relaxed);
+}
+
+uint64_t strata__kv_length(const strata__kv *kv, uint32_t sequence)
+{
+    return atomic_load_explicit(&kv->sequences[sequence].tokens, memory_order_relaxed);
+}
