@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* strata prefill: reads a prompt and shows the likeliest next tokens. */
+#include <argp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "prefill.h"
+#include "progress.h"
+#include "run_options.h"
+#include "tool.h"
+
+enum { KEY_JSON = 0x200, KEY_LOGITS, KEY_ALL_LOGITS, KEY_TOP };
+
+static const struct argp_option option_table[] = {
+    {0, 0, 0, 0, "Answer:", 3},
+    {"json", KEY_JSON, 0, 0, "One JSON object on standard output", 3},
+    {"top", KEY_TOP, "N", 0, "Likeliest next tokens to show, 5 by default", 3},
+    {"logits", KEY_LOGITS, "FILE", 0, "Write the last position's logits as little-endian float32",
+     3},
+    {"all-logits", KEY_ALL_LOGITS, 0, 0, "With --logits: those of all positions, in order", 3},
+    {0},
+};
+
+typedef struct arguments {
+    run_options run;
+    const char *pack;
+    const char *logits_path;
+    bool all_logits;
+    bool json;
+    uint64_t top;
+} arguments;
+
+static void check(const arguments *a, const struct argp_state *state)
+{
+    if (!a->pack)
+        argp_error(state, "name a pack");
+    run_options_check(&a->run, state);
+    if (a->all_logits && !a->logits_path)
+        argp_error(state, "--all-logits goes with --logits FILE");
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    arguments *a = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->run;
+        return 0;
+    case KEY_JSON:
+        a->json = true;
+        return 0;
+    case KEY_TOP:
+        if (!parse_u64(arg, &a->top) || a->top > 1000)
+            argp_error(state, "--top: \"%s\" is not a number from 0 to 1000", arg);
+        return 0;
+    case KEY_LOGITS:
+        a->logits_path = arg;
+        return 0;
+    case KEY_ALL_LOGITS:
+        a->all_logits = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->pack)
+            argp_error(state, "one pack only");
+        a->pack = arg;
+        return 0;
+    case ARGP_KEY_END:
+        check(a, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Makes session and prefill and reads the prompt; `answer` is filled on success. */
+static int read_prompt(const arguments *a, strata_pack *pack, prefill_answer *answer)
+{
+    strata_session_options session_options;
+    strata_plan_options plan_options;
+    strata_session *session = NULL;
+    strata_prefill *prefill = NULL;
+    int code = TOOL_OK;
+    strata_status status;
+    run_options_apply(&a->run, answer->tokens.count, &session_options, &plan_options);
+    status = strata_session_create(pack, &session_options, &session);
+    if (status != STRATA_OK)
+        return tool_fail("cannot make a session", status, a->json);
+    status = strata_prefill_create(session, NULL, &prefill);
+    if (status == STRATA_OK)
+        status = prefill_answer_read(answer, session, prefill, a->all_logits);
+    if (status == STRATA_ERR_CANCELLED)
+        tool_message("stopped after %llu tokens",
+                     (unsigned long long)answer->result.sequence_tokens);
+    if (status != STRATA_OK)
+        code = tool_fail("cannot read the prompt", status, a->json);
+    strata_prefill_destroy(prefill);
+    strata_session_destroy(session);
+    return code;
+}
+
+static int answer_prompt(const arguments *a, strata_pack *pack, prefill_answer *answer)
+{
+    strata_status status = prefill_answer_start(answer, pack, a->pack, a->run.device);
+    int code;
+    if (status != STRATA_OK)
+        return tool_fail("cannot inspect the pack", status, a->json);
+    if (!answer->info.runnable) {
+        tool_message("%s: cannot be run: %s", a->pack, answer->info.runnable_reason);
+        return TOOL_FAILED;
+    }
+    if (!run_options_prompt(&a->run, answer->info.vocabulary_count, &answer->tokens))
+        return TOOL_FAILED;
+    code = read_prompt(a, pack, answer);
+    if (code != TOOL_OK)
+        return code;
+    if (a->logits_path && !prefill_answer_save(answer, a->logits_path)) {
+        tool_message("%s: cannot be written", a->logits_path);
+        return TOOL_FAILED;
+    }
+    if (a->json)
+        prefill_answer_json(answer, a->top, stdout);
+    else
+        prefill_answer_text(answer, a->top, stdout);
+    return TOOL_OK;
+}
+
+int cmd_prefill(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&run_argp, 0, 0, 0}, {0}};
+    static const struct argp parser = {option_table,
+                                       parse_option,
+                                       "PACK",
+                                       "Reads a prompt and shows the likeliest next tokens.",
+                                       children,
+                                       0,
+                                       0};
+    arguments a = {.run.seed = 1, .top = 5};
+    prefill_answer answer = {0};
+    strata_context *context;
+    strata_pack *pack;
+    int code;
+    argp_parse(&parser, argc, argv, 0, NULL, &a);
+    if (!tool_open_pack(a.pack, a.json, &context, &pack))
+        return TOOL_FAILED;
+    code = answer_prompt(&a, pack, &answer);
+    prefill_answer_free(&answer);
+    strata_pack_close(pack);
+    strata_context_destroy(context);
+    return code;
+}

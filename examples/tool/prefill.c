@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+#include "prefill.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "progress.h"
+
+strata_status prefill_answer_start(prefill_answer *answer, const strata_pack *pack,
+                                   const char *pack_path, const char *device)
+{
+    answer->pack = pack;
+    answer->pack_path = pack_path;
+    answer->device = device ? device : "cpu";
+    answer->info.struct_size = sizeof answer->info;
+    return strata_pack_info_get(pack, &answer->info);
+}
+
+static strata_status run(prefill_answer *answer, strata_prefill *prefill, bool all_logits)
+{
+    progress_bar bar;
+    strata_prefill_request request;
+    strata_status status;
+    strata_prefill_request_init(&request, sizeof request);
+    request.tokens = answer->tokens.ids;
+    request.token_count = answer->tokens.count;
+    request.logits = answer->logits;
+    request.logits_capacity = answer->positions * answer->logits_count;
+    request.logits_mode = all_logits ? STRATA_LOGITS_ALL : STRATA_LOGITS_LAST;
+    request.progress_fn = progress_update;
+    request.progress_user_data = &bar;
+    answer->result.struct_size = sizeof answer->result;
+    progress_start(&bar);
+    status = strata_prefill_run(prefill, &request, &answer->result);
+    progress_finish(&bar);
+    return status;
+}
+
+strata_status prefill_answer_read(prefill_answer *answer, strata_session *session,
+                                  strata_prefill *prefill, bool all_logits)
+{
+    strata_status status;
+    answer->logits_count = strata_session_logits_count(session);
+    answer->positions = all_logits ? answer->tokens.count : 1;
+    answer->logits = calloc(answer->positions, answer->logits_count * sizeof *answer->logits);
+    if (!answer->logits)
+        return STRATA_ERR_NO_MEMORY;
+    status = run(answer, prefill, all_logits);
+    answer->stats.struct_size = sizeof answer->stats;
+    if (status == STRATA_OK)
+        status = strata_session_stats_get(session, &answer->stats);
+    return status;
+}
+
+static bool write_little_endian(const float *values, uint64_t count, FILE *file)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        unsigned char bytes[4] = {(unsigned char)bits, (unsigned char)(bits >> 8),
+                                  (unsigned char)(bits >> 16), (unsigned char)(bits >> 24)};
+        if (fwrite(bytes, sizeof bytes, 1, file) != 1)
+            return false;
+    }
+    return true;
+}
+
+bool prefill_answer_save(const prefill_answer *answer, const char *path)
+{
+    FILE *file = fopen(path, "wb");
+    bool good;
+    if (!file)
+        return false;
+    good = write_little_endian(answer->logits, answer->positions * answer->logits_count, file);
+    return fclose(file) == 0 && good;
+}
+
+void prefill_answer_free(prefill_answer *answer)
+{
+    free(answer->tokens.ids);
+    free(answer->logits);
+}
+
+static double sum_of_exponentials(const float *logits, uint64_t count, float largest)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < count; i++)
+        sum += exp((double)logits[i] - largest);
+    return sum;
+}
+
+uint64_t likeliest(const float *logits, uint64_t count, uint64_t top, candidate *out)
+{
+    uint64_t found = 0;
+    double sum;
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t place = found < top ? found++ : top;
+        while (place > 0 && logits[i] > out[place - 1].logit) {
+            if (place < top)
+                out[place] = out[place - 1];
+            place--;
+        }
+        if (place < top)
+            out[place] = (candidate){(uint32_t)i, logits[i], 0};
+    }
+    if (!found)
+        return 0;
+    sum = sum_of_exponentials(logits, count, out[0].logit);
+    for (uint64_t i = 0; i < found; i++)
+        out[i].probability = exp((double)out[i].logit - out[0].logit) / sum;
+    return found;
+}

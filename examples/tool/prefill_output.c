@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json.h"
+#include "prefill.h"
+#include "text.h"
+
+enum { SHOWN_TOKENS = 400 };
+
+static double tokens_per_second(const prefill_answer *answer)
+{
+    double seconds = (double)answer->result.wall_ns * 1e-9;
+    return seconds > 0 ? (double)answer->result.read_tokens / seconds : 0;
+}
+
+static const float *last_logits(const prefill_answer *answer)
+{
+    return answer->logits + (answer->positions - 1) * answer->logits_count;
+}
+
+static void write_prompt(const prefill_answer *answer, FILE *out)
+{
+    uint64_t bytes = 0;
+    uint64_t shown = answer->tokens.count < SHOWN_TOKENS ? answer->tokens.count : SHOWN_TOKENS;
+    char *text = NULL;
+    if (answer->info.token_count)
+        text = text_of_tokens(answer->pack, answer->tokens.ids, shown, &bytes);
+    fprintf(out, "prompt  %" PRIu64 " tokens", answer->tokens.count);
+    if (text) {
+        fputs(": ", out);
+        text_quote(out, text, bytes);
+        fputs(shown < answer->tokens.count ? " ..." : "", out);
+    }
+    fputc('\n', out);
+    free(text);
+}
+
+static void write_candidate(const prefill_answer *answer, const candidate *next, bool first,
+                            FILE *out)
+{
+    int32_t token = (int32_t)next->token;
+    uint64_t bytes = 0;
+    char *text = NULL;
+    fprintf(out, "%s  %6.2f %%  %6u", first ? "next  " : "      ", 100 * next->probability,
+            next->token);
+    if (answer->info.token_count)
+        text = text_of_tokens(answer->pack, &token, 1, &bytes);
+    if (text) {
+        fputs("  ", out);
+        text_quote(out, text, bytes);
+    }
+    fputc('\n', out);
+    free(text);
+}
+
+void prefill_answer_text(const prefill_answer *answer, uint64_t top, FILE *out)
+{
+    const strata_pack_info *info = &answer->info;
+    candidate *next = calloc(top + 1, sizeof *next);
+    uint64_t count = next ? likeliest(last_logits(answer), answer->logits_count, top, next) : 0;
+    fprintf(out, "pack    %s: %s%s%s, %u layers, %u experts a layer, %u for a token, %s\n",
+            answer->pack_path, info->architecture, info->name[0] ? ", " : "", info->name,
+            info->layer_count, info->expert_count, info->experts_per_token,
+            text_of_bytes(info->file_bytes).text);
+    write_prompt(answer, out);
+    fprintf(out, "read    %.3f s on %s, %.0f tokens/s, %u chunk%s, %s of device memory\n",
+            (double)answer->result.wall_ns * 1e-9, answer->device, tokens_per_second(answer),
+            answer->result.chunk_count, answer->result.chunk_count == 1 ? "" : "s",
+            text_of_bytes(answer->stats.device_bytes).text);
+    for (uint64_t i = 0; i < count; i++)
+        write_candidate(answer, &next[i], i == 0, out);
+    free(next);
+}
+
+static void json_token_text(json_writer *json, const prefill_answer *answer, const int32_t *tokens,
+                            uint64_t count)
+{
+    uint64_t bytes = 0;
+    char *text = NULL;
+    if (answer->info.token_count)
+        text = text_of_tokens(answer->pack, tokens, count, &bytes);
+    if (text)
+        json_bytes(json, "text", text, bytes);
+    else
+        json_null(json, "text");
+    free(text);
+}
+
+static void json_pack(json_writer *json, const prefill_answer *answer)
+{
+    json_object(json, "pack");
+    json_string(json, "path", answer->pack_path);
+    json_string(json, "architecture", answer->info.architecture);
+    json_string(json, "name", answer->info.name);
+    json_u64(json, "file_bytes", answer->info.file_bytes);
+    json_u64(json, "layer_count", answer->info.layer_count);
+    json_u64(json, "expert_count", answer->info.expert_count);
+    json_u64(json, "experts_per_token", answer->info.experts_per_token);
+    json_end(json);
+}
+
+static void json_result(json_writer *json, const prefill_answer *answer)
+{
+    json_object(json, "result");
+    json_u64(json, "read_tokens", answer->result.read_tokens);
+    json_u64(json, "sequence_tokens", answer->result.sequence_tokens);
+    json_u64(json, "chunk_count", answer->result.chunk_count);
+    json_u64(json, "wall_ns", answer->result.wall_ns);
+    json_f64(json, "tokens_per_second", tokens_per_second(answer));
+    json_end(json);
+}
+
+static void json_stats(json_writer *json, const strata_session_stats *stats)
+{
+    json_object(json, "stats");
+    json_u64(json, "prompt_tokens", stats->prompt_tokens);
+    json_u64(json, "prompt_chunks", stats->prompt_chunks);
+    json_u64(json, "prompt_ns", stats->prompt_ns);
+    json_u64(json, "expert_rows", stats->expert_rows);
+    json_u64(json, "expert_launches", stats->expert_launches);
+    json_u64(json, "device_bytes", stats->device_bytes);
+    json_u64(json, "host_bytes", stats->host_bytes);
+    json_u64(json, "device_runtime_bytes", stats->device_runtime_bytes);
+    json_end(json);
+}
+
+static void json_next(json_writer *json, const prefill_answer *answer, uint64_t top)
+{
+    candidate *next = calloc(top + 1, sizeof *next);
+    uint64_t count = next ? likeliest(last_logits(answer), answer->logits_count, top, next) : 0;
+    json_array(json, "next");
+    for (uint64_t i = 0; i < count; i++) {
+        int32_t token = (int32_t)next[i].token;
+        json_object(json, NULL);
+        json_u64(json, "token", next[i].token);
+        json_token_text(json, answer, &token, 1);
+        json_f64(json, "probability", next[i].probability);
+        json_f64(json, "logit", next[i].logit);
+        json_end(json);
+    }
+    json_end(json);
+    free(next);
+}
+
+void prefill_answer_json(const prefill_answer *answer, uint64_t top, FILE *out)
+{
+    json_writer json;
+    json_start(&json, out);
+    json_object(&json, NULL);
+    json_string(&json, "device", answer->device);
+    json_pack(&json, answer);
+    json_object(&json, "prompt");
+    json_u64(&json, "token_count", answer->tokens.count);
+    json_token_text(&json, answer, answer->tokens.ids, answer->tokens.count);
+    json_end(&json);
+    json_result(&json, answer);
+    json_next(&json, answer, top);
+    json_stats(&json, &answer->stats);
+    json_end(&json);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+#include "run_options.h"
+
+#include <string.h>
+
+#include "tool.h"
+
+enum {
+    KEY_DEVICE = 0x100,
+    KEY_BUDGET,
+    KEY_HOST_BUDGET,
+    KEY_CONTEXT,
+    KEY_CHUNK,
+    KEY_PATH,
+    KEY_KV,
+    KEY_EXPERTS,
+    KEY_THREADS,
+    KEY_NO_BLAS,
+    KEY_TOKENS,
+    KEY_TOKENS_FILE,
+    KEY_RANDOM,
+    KEY_SEED
+};
+
+static const struct argp_option option_table[] = {
+    {0, 0, 0, 0, "Prompt (one of the three):", 1},
+    {"tokens", KEY_TOKENS, "IDS", 0, "Token ids, separated by commas", 1},
+    {"tokens-file", KEY_TOKENS_FILE, "FILE", 0, "Token ids from a file, - for standard input", 1},
+    {"random", KEY_RANDOM, "N", 0, "N random token ids", 1},
+    {"seed", KEY_SEED, "N", 0, "Seed of --random, 1 by default", 1},
+    {0, 0, 0, 0, "Where and how to run:", 2},
+    {"device", KEY_DEVICE, "NAME", 0, "cpu (default), cuda:0, ...", 2},
+    {"budget", KEY_BUDGET, "BYTES", 0, "Device memory to stay within: 12GiB, 8G, plain bytes", 2},
+    {"host-budget", KEY_HOST_BUDGET, "BYTES", 0, "Page-locked host memory to stay within", 2},
+    {"context", KEY_CONTEXT, "N", 0, "Longest sequence in tokens", 2},
+    {"chunk", KEY_CHUNK, "N", 0, "Tokens that pass all layers together", 2},
+    {"path", KEY_PATH, "PATH", 0, "How experts are multiplied: auto, fp16, fused,8:fp16", 2},
+    {"kv", KEY_KV, "TYPE", 0, "KV cache in f16 (default), q8_0 or f32", 2},
+    {"experts", KEY_EXPERTS, "WHERE", 0, "auto (default), stream or resident", 2},
+    {"threads", KEY_THREADS, "N", 0, "Threads of the CPU device, one per core by default", 2},
+    {"no-blas", KEY_NO_BLAS, 0, 0, "Plain loops: bits do not depend on chunks", 2},
+    {0},
+};
+
+/* Index of a name in a NULL-terminated list; a usage error when it is not there. */
+static uint32_t choice(const char *text, const char *const *names, const struct argp_state *state,
+                       const char *option)
+{
+    for (uint32_t i = 0; names[i]; i++)
+        if (strcmp(text, names[i]) == 0)
+            return i;
+    argp_error(state, "--%s: \"%s\" is not one of its values", option, text);
+    return 0;
+}
+
+static uint64_t number(const char *text, uint64_t least, uint64_t most,
+                       const struct argp_state *state, const char *option)
+{
+    uint64_t value = 0;
+    if (!parse_u64(text, &value) || value < least || value > most)
+        argp_error(state, "--%s: \"%s\" is not a number from %llu to %llu", option, text,
+                   (unsigned long long)least, (unsigned long long)most);
+    return value;
+}
+
+static uint64_t size(const char *text, const struct argp_state *state, const char *option)
+{
+    uint64_t value = 0;
+    if (!parse_bytes(text, &value) || value == 0)
+        argp_error(state, "--%s: \"%s\" is not a size such as 12GiB, 8G or 1048576", option, text);
+    return value;
+}
+
+static error_t parse_prompt_option(int key, char *arg, struct argp_state *state)
+{
+    run_options *options = state->input;
+    switch (key) {
+    case KEY_TOKENS:
+        options->tokens_text = arg;
+        return 0;
+    case KEY_TOKENS_FILE:
+        options->tokens_path = arg;
+        return 0;
+    case KEY_RANDOM:
+        options->random_count = number(arg, 1, INT32_MAX, state, "random");
+        return 0;
+    case KEY_SEED:
+        options->seed = number(arg, 0, UINT64_MAX, state, "seed");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    static const char *const kv_names[] = {"f16", "q8_0", "f32", NULL};
+    static const char *const expert_names[] = {"auto", "stream", "resident", NULL};
+    run_options *options = state->input;
+    switch (key) {
+    case KEY_DEVICE:
+        options->device = arg;
+        return 0;
+    case KEY_BUDGET:
+        options->budget_bytes = size(arg, state, "budget");
+        return 0;
+    case KEY_HOST_BUDGET:
+        options->host_budget_bytes = size(arg, state, "host-budget");
+        return 0;
+    case KEY_CONTEXT:
+        options->context_tokens = number(arg, 1, INT32_MAX, state, "context");
+        return 0;
+    case KEY_CHUNK:
+        options->chunk_tokens = number(arg, 1, INT32_MAX, state, "chunk");
+        return 0;
+    case KEY_PATH:
+        options->path = arg;
+        return 0;
+    case KEY_KV:
+        options->kv_format = choice(arg, kv_names, state, "kv");
+        return 0;
+    case KEY_EXPERTS:
+        options->experts = choice(arg, expert_names, state, "experts");
+        return 0;
+    case KEY_THREADS:
+        options->threads = (uint32_t)number(arg, 1, 1024, state, "threads");
+        return 0;
+    case KEY_NO_BLAS:
+        options->no_blas = true;
+        return 0;
+    default:
+        return parse_prompt_option(key, arg, state);
+    }
+}
+
+const struct argp run_argp = {option_table, parse_option, 0, 0, 0, 0, 0};
+
+void run_options_check(const run_options *options, const struct argp_state *state)
+{
+    int given = !!options->tokens_text + !!options->tokens_path + !!options->random_count;
+    if (given != 1)
+        argp_error(state, "give one of --tokens, --tokens-file and --random");
+}
+
+static token_source read_prompt(const run_options *options, uint32_t vocabulary, token_list *out)
+{
+    if (options->tokens_text)
+        return parse_tokens(options->tokens_text, out);
+    if (options->tokens_path)
+        return parse_token_file(options->tokens_path, out);
+    return random_tokens(options->random_count, options->seed, vocabulary, out);
+}
+
+bool run_options_prompt(const run_options *options, uint32_t vocabulary, token_list *out)
+{
+    const char *where = options->tokens_path ? options->tokens_path : "--tokens";
+    switch (read_prompt(options, vocabulary, out)) {
+    case TOKENS_OK:
+        return true;
+    case TOKENS_MALFORMED:
+        tool_message("%s: not a list of token ids", where);
+        return false;
+    case TOKENS_UNREADABLE:
+        tool_message("%s: cannot be read", where);
+        return false;
+    default:
+        tool_message("no memory for the prompt's tokens");
+        return false;
+    }
+}
+
+void run_options_apply(const run_options *options, uint64_t prompt_tokens,
+                       strata_session_options *session, strata_plan_options *plan)
+{
+    strata_plan_options_init(plan, sizeof *plan);
+    plan->device_budget_bytes = options->budget_bytes;
+    plan->host_budget_bytes = options->host_budget_bytes;
+    plan->context_tokens = options->context_tokens ? options->context_tokens : prompt_tokens;
+    plan->prompt_tokens = prompt_tokens;
+    plan->chunk_tokens = options->chunk_tokens;
+    plan->kv_format = options->kv_format;
+    plan->experts = options->experts;
+    plan->path = options->path;
+    strata_session_options_init(session, sizeof *session);
+    session->device = options->device;
+    session->thread_count = options->threads;
+    session->blas = options->no_blas;
+    session->plan_options = plan;
+}

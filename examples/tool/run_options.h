@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* Options of every command that runs a model: device, budget, context, formats, prompt. */
+#ifndef STRATA_TOOL_RUN_OPTIONS_H
+#define STRATA_TOOL_RUN_OPTIONS_H
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <strata/strata.h>
+
+#include "parse.h"
+
+typedef struct run_options {
+    const char *device; /* NULL: the CPU */
+    const char *path;   /* of the experts; NULL: chosen */
+    uint64_t budget_bytes;
+    uint64_t host_budget_bytes;
+    uint64_t context_tokens;
+    uint64_t chunk_tokens;
+    uint32_t kv_format;
+    uint32_t experts;
+    uint32_t threads;
+    bool no_blas;
+    /* the prompt: exactly one of the three */
+    const char *tokens_text;
+    const char *tokens_path;
+    uint64_t random_count;
+    uint64_t seed;
+} run_options;
+
+/* A child for a command's argp; its input is a run_options. */
+extern const struct argp run_argp;
+
+/* Fails as a usage error unless exactly one prompt was given. */
+void run_options_check(const run_options *options, const struct argp_state *state);
+
+/* Gets the prompt's tokens, reporting a failure on stderr; the caller frees them. */
+bool run_options_prompt(const run_options *options, uint32_t vocabulary, token_list *out);
+
+/*
+ * Fills session and plan options for a prompt; `session` points to `plan`. The context holds the
+ * prompt when none was asked for.
+ */
+void run_options_apply(const run_options *options, uint64_t prompt_tokens,
+                       strata_session_options *session, strata_plan_options *plan);
+
+#endif

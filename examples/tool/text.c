@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+#include "text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "utf8.h"
+
+size_text text_of_bytes(uint64_t bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    size_text size;
+    double value = (double)bytes / 1024;
+    size_t unit = 0;
+    if (bytes < 1024) {
+        snprintf(size.text, sizeof size.text, "%u B", (unsigned)bytes);
+        return size;
+    }
+    while (value >= 1024 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(size.text, sizeof size.text, "%.1f %s", value, units[unit]);
+    return size;
+}
+
+void text_quote(FILE *out, const char *bytes, uint64_t count)
+{
+    uint64_t i = 0;
+    fputc('"', out);
+    while (i < count) {
+        unsigned char c = (unsigned char)bytes[i];
+        uint32_t length = utf8_length(bytes + i, count - i);
+        if (length > 1)
+            fwrite(bytes + i, 1, length, out);
+        else if (c == '"' || c == '\\')
+            fprintf(out, "\\%c", c);
+        else if (c == '\n')
+            fputs("\\n", out);
+        else if (length == 0 || c < 0x20 || c == 0x7f)
+            fprintf(out, "\\x%02x", c);
+        else
+            fputc(c, out);
+        i += length ? length : 1;
+    }
+    fputc('"', out);
+}
+
+/* Appends one token's text to a growing buffer; 0 on failure. */
+static int append_token(const strata_pack *pack, int32_t token, char **text, uint64_t *used,
+                        uint64_t *capacity)
+{
+    uint64_t bytes = 0;
+    strata_status status =
+        strata_pack_token_text(pack, (uint64_t)token, *text + *used, *capacity - *used, &bytes);
+    if (status == STRATA_ERR_BUFFER_TOO_SMALL) {
+        uint64_t wanted = 2 * (*used + bytes);
+        char *larger = realloc(*text, wanted);
+        if (!larger)
+            return 0;
+        *text = larger;
+        *capacity = wanted;
+        status =
+            strata_pack_token_text(pack, (uint64_t)token, *text + *used, wanted - *used, &bytes);
+    }
+    if (status != STRATA_OK)
+        return 0;
+    *used += bytes;
+    return 1;
+}
+
+char *text_of_tokens(const strata_pack *pack, const int32_t *tokens, uint64_t count,
+                     uint64_t *out_bytes)
+{
+    uint64_t used = 0, capacity = 256;
+    char *text = malloc(capacity);
+    for (uint64_t i = 0; text && i < count; i++)
+        if (tokens[i] < 0 || !append_token(pack, tokens[i], &text, &used, &capacity)) {
+            free(text);
+            return NULL;
+        }
+    if (text)
+        *out_bytes = used;
+    return text;
+}

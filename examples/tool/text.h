@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* Human text: sizes, quoted bytes, and the text that tokens stand for. */
+#ifndef STRATA_TOOL_TEXT_H
+#define STRATA_TOOL_TEXT_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include <strata/strata.h>
+
+typedef struct size_text {
+    char text[32];
+} size_text;
+
+/* "512 B", "1.5 KiB", "12.0 GiB" */
+size_text text_of_bytes(uint64_t bytes);
+
+/* In double quotes on one line: controls and bytes that are no UTF-8 are escaped. */
+void text_quote(FILE *out, const char *bytes, uint64_t count);
+
+/* The text of tokens in a vocabulary, one after another; heap memory, or NULL when there is none.
+ */
+char *text_of_tokens(const strata_pack *pack, const int32_t *tokens, uint64_t count,
+                     uint64_t *out_bytes);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+#include "tool.h"
+
+#include <stdarg.h>
+
+#include "json.h"
+
+void tool_message(const char *format, ...)
+{
+    va_list args;
+    fputs("strata: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+int tool_fail(const char *what, strata_status status, bool json)
+{
+    char detail[1024] = "";
+    strata_last_error(detail, sizeof detail);
+    tool_message("%s: %s (%s)", what, detail[0] ? detail : strata_status_string(status),
+                 strata_status_name(status));
+    if (json) {
+        json_writer writer;
+        json_start(&writer, stdout);
+        json_object(&writer, NULL);
+        json_object(&writer, "error");
+        json_string(&writer, "what", what);
+        json_string(&writer, "status", strata_status_name(status));
+        json_string(&writer, "detail", detail);
+        json_end(&writer);
+        json_end(&writer);
+    }
+    return TOOL_FAILED;
+}
+
+bool tool_open_pack(const char *path, bool json, strata_context **out_context,
+                    strata_pack **out_pack)
+{
+    strata_status status = strata_context_create(NULL, out_context);
+    *out_pack = NULL;
+    if (status != STRATA_OK) {
+        tool_fail("cannot start", status, json);
+        return false;
+    }
+    status = strata_pack_open_path(*out_context, path, out_pack);
+    if (status == STRATA_OK)
+        return true;
+    tool_fail("cannot open the pack", status, json);
+    strata_context_destroy(*out_context);
+    *out_context = NULL;
+    return false;
+}

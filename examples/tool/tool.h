@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* What the subcommands of the strata tool share. The tool uses the public API alone. */
+#ifndef STRATA_TOOL_H
+#define STRATA_TOOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <strata/strata.h>
+
+/* Exit codes of the tool. */
+enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
+
+/* A subcommand: argv[0] is "strata NAME", the rest its own arguments. Returns an exit code. */
+typedef struct command {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv);
+} command;
+
+int cmd_inspect(int argc, char **argv);
+int cmd_prefill(int argc, char **argv);
+
+/* Writes "strata: ..." and a newline to stderr. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2)))
+#endif
+void tool_message(const char *format, ...);
+
+/*
+ * Reports a failed call on stderr: what was tried, the status's name and the library's detail text;
+ * with `json` also as an object {"error": ...} on stdout. Returns TOOL_FAILED.
+ */
+int tool_fail(const char *what, strata_status status, bool json);
+
+/* Opens context and pack, reporting a failure. The caller closes both; NULL on failure. */
+bool tool_open_pack(const char *path, bool json, strata_context **out_context,
+                    strata_pack **out_pack);
+
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* The tool's own parts: numbers as people write them, token lists, UTF-8 and JSON. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "json.h"
+#include "parse.h"
+#include "utf8.h"
+
+static void sizes_are_read_in_every_spelling(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {
+        {"0", 0},
+        {"4096", 4096},
+        {"7B", 7},
+        {"512K", 512 * 1024},
+        {"8G", 8ull << 30},
+        {"8g", 8ull << 30},
+        {"12GiB", 12ull << 30},
+        {"12 GiB", 12ull << 30},
+        {"1.5MiB", 3ull << 19},
+        {"24GB", 24000000000ull},
+        {"2TiB", 2ull << 40},
+        {"18446744073709551615", UINT64_MAX},
+    };
+    static const char *const bad[] = {"",    "G",   "-1",    "1X",     "1Gi", "1GiBs",
+                                      "1.5", "1e3", "0x10G", "1.2.3G", " 1",  "9999999T"};
+    uint64_t bytes;
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_true(parse_bytes(good[i].text, &bytes));
+        assert_int_equal(bytes, good[i].bytes);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (parse_bytes(bad[i], &bytes))
+            fail_msg("\"%s\" was read as %llu", bad[i], (unsigned long long)bytes);
+}
+
+static void numbers_are_whole_and_in_range(void **state)
+{
+    uint64_t value;
+    (void)state;
+    assert_true(parse_u64("18446744073709551615", &value));
+    assert_int_equal(value, UINT64_MAX);
+    assert_false(parse_u64("18446744073709551616", &value));
+    assert_false(parse_u64("-1", &value));
+    assert_false(parse_u64("", &value));
+    assert_false(parse_u64("12a", &value));
+}
+
+static void token_lists(void **state)
+{
+    static const char *const bad[] = {"", " , ", "1,x", "-1", "1;2", "2147483648", "1,,-2", "0x1"};
+    token_list list;
+    (void)state;
+    assert_int_equal(parse_tokens("1,2, 3\n4\t5,", &list), TOKENS_OK);
+    assert_int_equal(list.count, 5);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(list.ids[i], i + 1);
+    free(list.ids);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(parse_tokens(bad[i], &list), TOKENS_MALFORMED);
+        assert_null(list.ids);
+    }
+    assert_int_equal(parse_token_file("/no/such/file", &list), TOKENS_UNREADABLE);
+}
+
+static void random_tokens_are_seeded(void **state)
+{
+    token_list a, b;
+    (void)state;
+    assert_int_equal(random_tokens(1000, 7, 100, &a), TOKENS_OK);
+    assert_int_equal(random_tokens(1000, 7, 100, &b), TOKENS_OK);
+    assert_memory_equal(a.ids, b.ids, 1000 * sizeof *a.ids);
+    for (int i = 0; i < 1000; i++)
+        assert_in_range(a.ids[i], 0, 99);
+    free(b.ids);
+    assert_int_equal(random_tokens(1000, 8, 100, &b), TOKENS_OK);
+    assert_memory_not_equal(a.ids, b.ids, 1000 * sizeof *a.ids);
+    free(a.ids);
+    free(b.ids);
+    assert_int_equal(random_tokens(1, 8, 0, &b), TOKENS_MALFORMED);
+}
+
+static void utf8_is_checked(void **state)
+{
+    static const struct {
+        const char *bytes;
+        uint32_t length;
+    } cases[] = {
+        {"a", 1},
+        {"\xc3\xa9", 2},
+        {"\xe2\x82\xac", 3},
+        {"\xf0\x9f\x98\x80", 4},
+        {"\x80", 0},             /* a continuation alone */
+        {"\xc0\xaf", 0},         /* overlong */
+        {"\xe0\x80\xaf", 0},     /* overlong */
+        {"\xed\xa0\x80", 0},     /* surrogate */
+        {"\xf4\x90\x80\x80", 0}, /* beyond the last character */
+        {"\xe2\x82", 0},         /* cut */
+        {"\xf5\x80\x80\x80", 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(utf8_length(cases[i].bytes, strlen(cases[i].bytes)), cases[i].length);
+    assert_int_equal(utf8_length("", 0), 0);
+}
+
+static void json_is_escaped_and_nested(void **state)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    json_writer json;
+    FILE *out = open_memstream(&text, &bytes);
+    (void)state;
+    assert_non_null(out);
+    json_start(&json, out);
+    json_object(&json, NULL);
+    json_string(&json, "a\"b", "line\n\\ \x01");
+    json_bytes(&json, "raw", "\xff\xc3\xa9", 3);
+    json_array(&json, "list");
+    json_u64(&json, NULL, UINT64_MAX);
+    json_i64(&json, NULL, -5);
+    json_f64(&json, NULL, 0.5);
+    json_f64(&json, NULL, 1.0 / 0.0);
+    json_object(&json, NULL);
+    json_end(&json);
+    json_end(&json);
+    json_bool(&json, "yes", true);
+    json_null(&json, "none");
+    json_end(&json);
+    fclose(out);
+    assert_string_equal(text, "{\"a\\\"b\": \"line\\n\\\\ \\u0001\", \"raw\": \"\\ufffd\xc3\xa9\", "
+                              "\"list\": [18446744073709551615, -5, 0.5, null, {}], "
+                              "\"yes\": true, \"none\": null}\n");
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_are_read_in_every_spelling),
+        cmocka_unit_test(numbers_are_whole_and_in_range),
+        cmocka_unit_test(token_lists),
+        cmocka_unit_test(random_tokens_are_seeded),
+        cmocka_unit_test(utf8_is_checked),
+        cmocka_unit_test(json_is_escaped_and_nested),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
