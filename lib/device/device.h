@@ -37,8 +37,10 @@ typedef struct strata__device_facts {
         host_addressable; /* 1: kernels read host memory at any address in place, at full speed */
     uint32_t compute_capability; /* 90 = 9.0; 0 on host devices */
     uint32_t multiprocessors;    /* or threads of a host device */
+    uint32_t ordinal;            /* N of "cuda:N"; 0 on host devices */
+    uint32_t reserved;
     uint64_t memory_bytes;
-    uint64_t memory_free_bytes;  /* when the facts were read */
+    uint64_t memory_free_bytes;   /* when the facts were read */
     uint64_t shared_memory_bytes; /* a block may have */
     uint64_t alignment_bytes;     /* of every buffer */
     char name[64];

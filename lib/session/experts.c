@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/experts.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "session/step.h"
+
+enum { GATE, UP, DOWN, PROJECTIONS };
+
+static strata_expert_blob pack_blob(const strata_session *session, uint32_t layer, uint32_t expert)
+{
+    const strata__layer *l = &session->layers[layer];
+    const strata__projection *from[PROJECTIONS] = {&l->expert_gate, &l->expert_up, &l->expert_down};
+    const void *at[PROJECTIONS];
+    for (int i = 0; i < PROJECTIONS; ++i)
+        at[i] =
+            (const uint8_t *)from[i]->data + expert * (from[i]->bytes / session->geometry->experts);
+    return (strata_expert_blob){at[GATE], at[UP], at[DOWN]};
+}
+
+static strata_status ask(const strata_session *session, uint32_t layer, uint32_t expert,
+                         strata_expert_blob *out)
+{
+    const strata__experts *experts = &session->experts;
+    strata_status status;
+    memset(out, 0, sizeof *out);
+    status = experts->expert_fn(experts->user_data, layer, expert, out);
+    if (status != STRATA_OK)
+        return strata__fail(status, "layer %u, expert %u: the expert source answered %d", layer,
+                            expert, (int)status);
+    if (!out->gate || !out->up || !out->down)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                            "layer %u, expert %u: the expert source answered NULL for %s", layer,
+                            expert,
+                            !out->gate ? "gate"
+                            : !out->up ? "up"
+                                       : "down");
+    return STRATA_OK;
+}
+
+static strata_status copy_to_slot(strata_session *session, uint32_t layer, uint32_t expert,
+                                  const strata_expert_blob *blob)
+{
+    const strata__layer *l = &session->layers[layer];
+    const strata__layout_place *place = &session->layout->layers[layer];
+    uint8_t *slot = session->memory.base + place->cache_offset + expert * place->slot_bytes;
+    const struct {
+        const void *source;
+        uint64_t offset;
+        uint64_t bytes;
+    } part[PROJECTIONS] = {{blob->gate, 0, l->expert_gate.bytes},
+                           {blob->up, place->up_offset, l->expert_up.bytes},
+                           {blob->down, place->down_offset, l->expert_down.bytes}};
+    strata_status status = STRATA_OK;
+    for (int i = 0; i < PROJECTIONS && status == STRATA_OK; ++i)
+        status =
+            session->device->ops->copy(session->device, session->stream, slot + part[i].offset,
+                                       part[i].source, part[i].bytes / session->geometry->experts);
+    return status;
+}
+
+/* Every expert of a layer into its slot. */
+static strata_status copy_layer(strata_session *session, uint32_t layer)
+{
+    const strata__layout_place *place = &session->layout->layers[layer];
+    uint32_t experts = session->geometry->experts;
+    strata_status status = STRATA_OK;
+    if (place->resident_count < experts)
+        return strata__fail(STRATA_ERR_UNSUPPORTED,
+                            "layer %u: %u of %u experts fit the device; a session on %s keeps all",
+                            layer, place->resident_count, experts, session->device->facts.name);
+    for (uint32_t e = 0; e < experts && status == STRATA_OK; ++e) {
+        strata_expert_blob blob = pack_blob(session, layer, e);
+        if (session->experts.expert_fn)
+            status = ask(session, layer, e, &blob);
+        if (status == STRATA_OK)
+            status = copy_to_slot(session, layer, e, &blob);
+    }
+    return status;
+}
+
+strata_status strata__experts_init(strata_session *session, strata_expert_fn expert_fn,
+                                   void *user_data)
+{
+    strata__experts *experts = &session->experts;
+    strata_status status = STRATA_OK;
+    experts->count = session->geometry->experts;
+    experts->expert_fn = expert_fn;
+    experts->user_data = user_data;
+    if (session->device->facts.host_addressable) {
+        experts->source = expert_fn ? STRATA__SOURCE_CALLBACK : STRATA__SOURCE_IN_PLACE;
+        return STRATA_OK;
+    }
+    experts->source = STRATA__SOURCE_RESIDENT;
+    for (uint32_t l = 0; l < session->geometry->layers && status == STRATA_OK; ++l)
+        if (session->layers[l].ffn == STRATA__FFN_EXPERTS)
+            status = copy_layer(session, l);
+    return status;
+}
+
+static strata_expert_blob fixed_blob(const strata_session *session, uint32_t layer, uint32_t expert)
+{
+    const strata__layout_place *place = &session->layout->layers[layer];
+    const uint8_t *slot;
+    if (session->experts.source == STRATA__SOURCE_IN_PLACE)
+        return pack_blob(session, layer, expert);
+    slot = session->memory.base + place->cache_offset + expert * place->slot_bytes;
+    return (strata_expert_blob){slot, slot + place->up_offset, slot + place->down_offset};
+}
+
+strata_status strata__experts_prepare(strata_prefill *prefill)
+{
+    strata_session *session = prefill->session;
+    const strata__layout_buffer *device =
+        strata__layout_find_work(&session->layout->prompt, STRATA__BUFFER_POINTERS);
+    const void **table =
+        strata__host_buffer(session, prefill->host.base, STRATA__BUFFER_HOST_POINTERS);
+    uint32_t experts = session->geometry->experts;
+    if (!device || session->experts.source == STRATA__SOURCE_CALLBACK)
+        return STRATA_OK;
+    for (uint32_t l = 0; l < session->geometry->layers; ++l) {
+        if (session->layers[l].ffn != STRATA__FFN_EXPERTS)
+            continue;
+        for (uint32_t e = 0; e < experts; ++e) {
+            strata_expert_blob blob = fixed_blob(session, l, e);
+            table[GATE * experts + e] = blob.gate;
+            table[UP * experts + e] = blob.up;
+            table[DOWN * experts + e] = blob.down;
+        }
+        table += PROJECTIONS * experts;
+    }
+    return session->device->ops->copy(
+        session->device, session->stream, prefill->memory.base + device->offset,
+        strata__host_buffer(session, prefill->host.base, STRATA__BUFFER_HOST_POINTERS),
+        device->bytes);
+}
+
+/* Where the pointers of the step's layer are, on the device and on the host. */
+static strata_status find_tables(strata__step *step, const void ***device, const void ***host)
+{
+    const strata__layout_buffer *buffer =
+        strata__layout_find_work(step->work, STRATA__BUFFER_POINTERS);
+    uint8_t *base = strata__host_buffer(step->session, step->host, STRATA__BUFFER_HOST_POINTERS);
+    if (!buffer || !base)
+        return strata__fail(STRATA_ERR_INTERNAL, "the plan has no expert pointers");
+    base += step->chunk % 2 * buffer->bytes + step->expert_layer * buffer->row_bytes;
+    *host = (const void **)base;
+    *device = (const void **)(step->base + buffer->offset + step->expert_layer * buffer->row_bytes);
+    return STRATA_OK;
+}
+
+static strata_status upload_pointers(strata__step *step, const void **device, const void **host,
+                                     uint32_t first, uint32_t last)
+{
+    strata_session *session = step->session;
+    strata_status status = STRATA_OK;
+    for (uint64_t i = 0; i < PROJECTIONS && status == STRATA_OK; ++i) {
+        uint64_t at = i * session->experts.count + first;
+        status = session->device->ops->copy(session->device, session->stream, device + at,
+                                            host + at, (last - first + 1) * sizeof *host);
+    }
+    return status;
+}
+
+strata_status strata__experts_acquire(strata__step *step, uint32_t first, uint32_t last)
+{
+    const strata_session *session = step->session;
+    uint32_t experts = session->experts.count;
+    const void **host;
+    strata_status status = find_tables(step, &step->pointers, &host);
+    if (status != STRATA_OK || session->experts.source != STRATA__SOURCE_CALLBACK)
+        return status;
+    if (first < step->acquired_experts)
+        first = step->acquired_experts;
+    if (first > last)
+        return STRATA_OK;
+    for (uint32_t e = first; e <= last; ++e) {
+        strata_expert_blob blob = {0};
+        if (step->host_offsets[e + 1] > step->host_offsets[e]) {
+            status = ask(session, step->launch.layer, e, &blob);
+            if (status != STRATA_OK)
+                return status;
+        }
+        host[GATE * experts + e] = blob.gate;
+        host[UP * experts + e] = blob.up;
+        host[DOWN * experts + e] = blob.down;
+    }
+    step->acquired_experts = last + 1;
+    return upload_pointers(step, step->pointers, host, first, last);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where the blobs of experts come from. Kernels find them through tables of device pointers; this
+ * fills the tables:
+ *
+ *   in place   the device addresses host memory: pointers into the pack, set once
+ *   callback   the same device, and the caller gives the blobs: asked for before each launch
+ *   resident   the device has memory of its own: copies in the session region, set once
+ */
+#ifndef STRATA_SESSION_EXPERTS_H
+#define STRATA_SESSION_EXPERTS_H
+
+#include <stdint.h>
+
+#include <strata/prefill.h>
+#include <strata/session.h>
+
+#include "base/alloc.h"
+#include "pack/pack.h"
+
+struct strata__step;
+
+typedef enum strata__expert_source {
+    STRATA__SOURCE_IN_PLACE,
+    STRATA__SOURCE_CALLBACK,
+    STRATA__SOURCE_RESIDENT
+} strata__expert_source;
+
+typedef struct strata__experts {
+    uint32_t source; /* strata__expert_source */
+    uint32_t count;  /* experts of a layer */
+    strata_expert_fn expert_fn;
+    void *user_data;
+} strata__experts;
+
+/* Chooses the source, and copies the experts that the plan keeps on the device. */
+strata_status strata__experts_init(strata_session *session, strata_expert_fn expert_fn,
+                                   void *user_data);
+
+/* Fills a prefill's pointer tables as far as they never change. */
+strata_status strata__experts_prepare(strata_prefill *prefill);
+
+/* Before a launch: the routed experts first to last of the step's layer have their pointers. */
+strata_status strata__experts_acquire(struct strata__step *step, uint32_t first, uint32_t last);
+
+#endif

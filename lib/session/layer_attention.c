@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The attention part of a layer in tiles of rows: norm, projections, attention over the cache,
+ * output projection added to the residual. A tile's keys and values are in the cache before its
+ * attention runs, and tiles go in ascending order, so that every row sees all rows before it.
+ */
+#include "session/step.h"
+
+typedef struct tile {
+    strata__step *step;
+    const strata__layer *layer;
+    const strata__layer_weights *weights;
+    uint32_t index; /* of the dense tile */
+    uint32_t first;
+    uint32_t rows;
+    strata__rows xn;
+    strata__rows q;
+    strata__rows out;
+    float *inv_rms;
+    float *qkv;
+    uint32_t qkv_stride;
+} tile;
+
+static float *residual_row(const strata__step *step, uint32_t row)
+{
+    return step->x + (uint64_t)row * step->session->geometry->width;
+}
+
+static strata_status take_tile(tile *t)
+{
+    strata__taker taker = {t->step, STRATA_OK};
+    t->xn = strata__take_rows(&taker, STRATA__BUFFER_ATTENTION_XN,
+                              STRATA__BUFFER_ATTENTION_XN_SCALE, 0, t->rows);
+    t->inv_rms = strata__take_needed(&taker, STRATA__BUFFER_ATTENTION_INV_RMS, 0, t->rows);
+    t->qkv = strata__take_needed(&taker, STRATA__BUFFER_QKV, 0, t->rows);
+    t->q = strata__take_rows(&taker, STRATA__BUFFER_Q, STRATA__BUFFER_Q_SCALE, 0, t->rows);
+    t->out = strata__take_rows(&taker, STRATA__BUFFER_ATTENTION_OUT,
+                               STRATA__BUFFER_ATTENTION_OUT_SCALE, 0, t->rows);
+    t->qkv_stride = (t->layer->heads + 2 * t->layer->kv_heads) * t->layer->head_size;
+    return taker.status;
+}
+
+static strata_status norm(const tile *t)
+{
+    strata_session *session = t->step->session;
+    strata__norm_args args = {0};
+    args.x = residual_row(t->step, t->first);
+    args.weight = t->weights->attention_norm;
+    args.out = t->xn;
+    args.inv_rms = t->inv_rms;
+    args.rows = t->rows;
+    args.width = session->geometry->width;
+    args.eps = session->geometry->norm_eps;
+    return session->kernels->ops->norm(session->kernels, session->stream->native, &args);
+}
+
+static strata_status project(const tile *t)
+{
+    strata_session *session = t->step->session;
+    const strata__weight *weights[3] = {&t->weights->q, &t->weights->k, &t->weights->v};
+    strata__taker taker = {t->step, STRATA_OK};
+    strata__dense_args args = {0};
+    strata_status status = STRATA_OK;
+    uint32_t column = 0;
+    args.in = t->xn;
+    args.scratch = strata__take_scratch(&taker, STRATA__BUFFER_QKV_SCRATCH);
+    args.rows = t->rows;
+    args.out_stride = t->qkv_stride;
+    args.mode = STRATA__DENSE_STORE_F32;
+    args.alpha = 1.0f;
+    for (int i = 0; i < 3 && status == STRATA_OK; ++i) {
+        args.weight = *weights[i];
+        args.out_f32 = t->qkv + column;
+        column += weights[i]->outputs;
+        status = session->kernels->ops->dense(session->kernels, session->stream->native, &args);
+    }
+    return status;
+}
+
+static strata_status rotate_and_store(const tile *t)
+{
+    strata_session *session = t->step->session;
+    const strata__step *step = t->step;
+    const strata__layer *layer = t->layer;
+    uint32_t segment = step->tile_segment[t->index];
+    strata__qkv_args args = {0};
+    args.q = t->qkv;
+    args.k = args.q + (uint64_t)layer->heads * layer->head_size;
+    args.v = args.k + (uint64_t)layer->kv_heads * layer->head_size;
+    args.q_norm = t->weights->q_norm;
+    args.k_norm = t->weights->k_norm;
+    args.rope_frequencies = session->weights.rope_frequencies[layer->rope_table];
+    args.q_out = t->q;
+    args.kv = strata__step_kv(step);
+    args.segments = step->segments + segment;
+    args.segment_count = step->tile_segment[t->index + 1] - segment;
+    args.rows = t->rows;
+    args.qkv_stride = t->qkv_stride;
+    args.heads = layer->heads;
+    args.rope_width = layer->rope_width;
+    args.rope_style = layer->rope_style;
+    args.qk_norm = layer->qk_norm;
+    args.rope_magnitude = layer->rope_magnitude;
+    args.clamp = layer->qkv_clamp;
+    args.eps = session->geometry->norm_eps;
+    return session->kernels->ops->qkv(session->kernels, session->stream->native, &args);
+}
+
+/* Rows [first, first + rows) of the tile. */
+static strata_status attend(const tile *t, uint32_t index, uint32_t first, uint32_t rows)
+{
+    const strata__step *step = t->step;
+    strata_session *session = step->session;
+    uint32_t segment = step->tile_segment[index], end = step->tile_segment[index + 1];
+    strata__taker taker = {step, STRATA_OK};
+    strata__attention_args args = {0};
+    args.q = strata__take_rows(&taker, STRATA__BUFFER_Q, STRATA__BUFFER_Q_SCALE, first, rows);
+    args.out = strata__take_rows(&taker, STRATA__BUFFER_ATTENTION_OUT,
+                                 STRATA__BUFFER_ATTENTION_OUT_SCALE, first, rows);
+    strata__take(&taker, STRATA__BUFFER_ATTENTION_SCRATCH, 0, rows);
+    if (taker.status != STRATA_OK)
+        return taker.status;
+    args.scratch = strata__take_scratch(&taker, STRATA__BUFFER_ATTENTION_SCRATCH);
+    args.kv = strata__step_kv(step);
+    args.sinks = t->weights->sinks;
+    args.segments = step->segments + segment;
+    args.segment_count = end - segment;
+    args.rows = rows;
+    for (; segment < end; ++segment) {
+        const strata__segment *s = &step->host_segments[segment];
+        if (s->rows > args.max_segment_rows)
+            args.max_segment_rows = s->rows;
+        if (s->position + s->rows > args.max_kv_tokens)
+            args.max_kv_tokens = s->position + s->rows;
+    }
+    args.heads = t->layer->heads;
+    args.window = t->layer->window;
+    args.scale = t->layer->attention_scale;
+    return session->kernels->ops->attention(session->kernels, session->stream->native, &args);
+}
+
+static strata_status add_output(const tile *t)
+{
+    strata_session *session = t->step->session;
+    strata__taker taker = {t->step, STRATA_OK};
+    strata__dense_args args = {0};
+    args.weight = t->weights->attention_out;
+    args.in = t->out;
+    args.out_f32 = residual_row(t->step, t->first);
+    args.scratch = strata__take_scratch(&taker, STRATA__BUFFER_OUT_SCRATCH);
+    args.rows = t->rows;
+    args.out_stride = session->geometry->width;
+    args.mode = STRATA__DENSE_ADD_F32;
+    args.alpha = session->geometry->residual_scale;
+    return session->kernels->ops->dense(session->kernels, session->stream->native, &args);
+}
+
+static strata_status run_tile(tile *t, uint32_t *attention_tile)
+{
+    uint32_t most = t->step->work->attention_tile;
+    strata_status status = take_tile(t);
+    if (status == STRATA_OK)
+        status = norm(t);
+    if (status == STRATA_OK)
+        status = project(t);
+    if (status == STRATA_OK)
+        status = rotate_and_store(t);
+    for (uint32_t first = 0; first < t->rows && status == STRATA_OK; first += most) {
+        uint32_t rows = t->rows - first < most ? t->rows - first : most;
+        status = attend(t, (*attention_tile)++, first, rows);
+    }
+    return status == STRATA_OK ? add_output(t) : status;
+}
+
+strata_status strata__step_attention(strata__step *step)
+{
+    uint32_t most = step->work->dense_tile, attention_tile = step->dense_tiles;
+    strata_status status = STRATA_OK;
+    tile t = {0};
+    t.step = step;
+    t.layer = &step->session->layers[step->launch.layer];
+    t.weights = &step->session->weights.layers[step->launch.layer];
+    for (; t.first < step->rows && status == STRATA_OK; t.first += most, ++t.index) {
+        t.rows = step->rows - t.first < most ? step->rows - t.first : most;
+        status = run_tile(&t, &attention_tile);
+    }
+    return status;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The feed-forward part of a layer. Layers with experts route all rows first, since routing reads
+ * the residual that the shared experts and the experts add to; then come the shared experts in
+ * tiles, and the experts in launches over the sorted rows (layer_experts.c).
+ */
+#include "session/step.h"
+
+#include "base/error.h"
+
+enum { FLAG_POLLS = 64 }; /* looks at the flag between two questions to the device */
+
+static float *residual_row(const strata__step *step, uint32_t row)
+{
+    return step->x + (uint64_t)row * step->session->geometry->width;
+}
+
+/* Rows of the chunk where the layer has experts, else of a tile. */
+static strata_status norm(strata__step *step, uint32_t first, uint32_t rows, uint32_t buffer_first)
+{
+    strata_session *session = step->session;
+    strata__taker taker = {step, STRATA_OK};
+    strata__norm_args args = {0};
+    args.x = residual_row(step, first);
+    args.weight = session->weights.layers[step->launch.layer].ffn_norm;
+    args.out = strata__take_rows(&taker, STRATA__BUFFER_FFN_XN, STRATA__BUFFER_FFN_XN_SCALE,
+                                 buffer_first, rows);
+    args.inv_rms = strata__take_needed(&taker, STRATA__BUFFER_FFN_INV_RMS, buffer_first, rows);
+    args.rows = rows;
+    args.width = session->geometry->width;
+    args.eps = session->geometry->norm_eps;
+    if (taker.status != STRATA_OK)
+        return taker.status;
+    return session->kernels->ops->norm(session->kernels, session->stream->native, &args);
+}
+
+/* The three products of a dense feed-forward part, or of the shared experts. */
+typedef struct dense_part {
+    strata__weight gate;
+    strata__weight up;
+    strata__weight down;
+    const float *row_factor;
+    strata__rows xn;
+    uint32_t first;
+    uint32_t rows;
+} dense_part;
+
+static strata_status up_products(strata__step *step, const dense_part *part, float *gate_up)
+{
+    strata_session *session = step->session;
+    strata__taker taker = {step, STRATA_OK};
+    strata__dense_args args = {0};
+    strata_status status;
+    args.in = part->xn;
+    args.scratch = strata__take_scratch(&taker, STRATA__BUFFER_DENSE_SCRATCH);
+    args.rows = part->rows;
+    args.out_stride = 2 * part->gate.outputs;
+    args.mode = STRATA__DENSE_STORE_F32;
+    args.alpha = 1.0f;
+    args.weight = part->gate;
+    args.out_f32 = gate_up;
+    status = session->kernels->ops->dense(session->kernels, session->stream->native, &args);
+    if (status != STRATA_OK)
+        return status;
+    args.weight = part->up;
+    args.out_f32 = gate_up + part->gate.outputs;
+    return session->kernels->ops->dense(session->kernels, session->stream->native, &args);
+}
+
+static strata_status run_dense_part(strata__step *step, const dense_part *part)
+{
+    strata_session *session = step->session;
+    strata__taker taker = {step, STRATA_OK};
+    float *gate_up = strata__take_needed(&taker, STRATA__BUFFER_DENSE_GATE_UP, 0, part->rows);
+    strata__rows h = strata__take_rows(&taker, STRATA__BUFFER_DENSE_H, STRATA__BUFFER_DENSE_H_SCALE,
+                                       0, part->rows);
+    strata__activate_args activate = {0};
+    strata__dense_args down = {0};
+    strata_status status = taker.status;
+    if (status == STRATA_OK)
+        status = up_products(step, part, gate_up);
+    if (status != STRATA_OK)
+        return status;
+    activate.gate = gate_up;
+    activate.up = gate_up + part->gate.outputs;
+    activate.out = h;
+    activate.rows = part->rows;
+    activate.width = part->gate.outputs;
+    activate.stride = 2 * part->gate.outputs;
+    activate.activation = session->geometry->activation;
+    status = session->kernels->ops->activate(session->kernels, session->stream->native, &activate);
+    if (status != STRATA_OK)
+        return status;
+    down.weight = part->down;
+    down.in = h;
+    down.out_f32 = residual_row(step, part->first);
+    down.row_factor = part->row_factor;
+    down.scratch = strata__take_scratch(&taker, STRATA__BUFFER_DENSE_SCRATCH);
+    down.rows = part->rows;
+    down.out_stride = session->geometry->width;
+    down.mode = STRATA__DENSE_ADD_F32;
+    down.alpha = session->geometry->residual_scale;
+    return session->kernels->ops->dense(session->kernels, session->stream->native, &down);
+}
+
+static strata_status dense_tile(strata__step *step, uint32_t first, uint32_t rows)
+{
+    const strata__layer_weights *weights = &step->session->weights.layers[step->launch.layer];
+    strata__taker taker = {step, STRATA_OK};
+    dense_part part = {0};
+    strata_status status = norm(step, first, rows, 0);
+    part.gate = weights->gate;
+    part.up = weights->up;
+    part.down = weights->down;
+    part.first = first;
+    part.rows = rows;
+    part.xn =
+        strata__take_rows(&taker, STRATA__BUFFER_FFN_XN, STRATA__BUFFER_FFN_XN_SCALE, 0, rows);
+    return status == STRATA_OK ? run_dense_part(step, &part) : status;
+}
+
+/* Logits of the experts, or factors of the shared experts: args says whose; the rest is set here.
+ */
+static strata_status router(strata__step *step, uint32_t first, strata__router_args args)
+{
+    strata_session *session = step->session;
+    strata__taker taker = {step, STRATA_OK};
+    args.x = residual_row(step, first);
+    args.inv_rms = strata__take_needed(&taker, STRATA__BUFFER_FFN_INV_RMS, first, args.rows);
+    args.norm = session->weights.layers[step->launch.layer].ffn_norm;
+    if (taker.status != STRATA_OK)
+        return taker.status;
+    return session->kernels->ops->router(session->kernels, session->stream->native, &args);
+}
+
+static strata_status shared_tile(strata__step *step, uint32_t first, uint32_t rows)
+{
+    const strata__layer_weights *weights = &step->session->weights.layers[step->launch.layer];
+    strata__taker taker = {step, STRATA_OK};
+    dense_part part = {0};
+    part.gate = weights->shared_gate;
+    part.up = weights->shared_up;
+    part.down = weights->shared_down;
+    part.first = first;
+    part.rows = rows;
+    part.xn =
+        strata__take_rows(&taker, STRATA__BUFFER_FFN_XN, STRATA__BUFFER_FFN_XN_SCALE, first, rows);
+    if (weights->shared_router.data) {
+        strata__router_args args = {0};
+        args.weight = weights->shared_router;
+        args.scratch = strata__take_scratch(&taker, STRATA__BUFFER_DENSE_SCRATCH);
+        args.logits = strata__take_needed(&taker, STRATA__BUFFER_SHARED_FACTOR, 0, rows);
+        args.rows = rows;
+        args.sigmoid = 1;
+        part.row_factor = args.logits;
+        if (taker.status == STRATA_OK)
+            taker.status = router(step, first, args);
+    }
+    return taker.status == STRATA_OK ? run_dense_part(step, &part) : taker.status;
+}
+
+static strata_status route_rows(strata__step *step, uint32_t first, uint32_t rows, float *logits)
+{
+    strata__taker taker = {step, STRATA_OK};
+    strata__router_args args = {0};
+    args.weight = step->session->weights.layers[step->launch.layer].router;
+    args.scratch = strata__take_scratch(&taker, STRATA__BUFFER_ROUTER_SCRATCH);
+    args.logits = logits;
+    args.rows = rows;
+    return router(step, first, args);
+}
+
+static strata_status route_tile(strata__step *step, uint32_t first, uint32_t rows)
+{
+    strata_session *session = step->session;
+    const strata__geometry *geometry = session->geometry;
+    const strata__layer_weights *weights = &session->weights.layers[step->launch.layer];
+    strata__taker taker = {step, STRATA_OK};
+    float *logits = strata__take_needed(&taker, STRATA__BUFFER_ROUTER_LOGITS, 0, rows);
+    strata__select_args args = {0};
+    strata_status status;
+    args.logits = logits;
+    args.selection_bias = weights->selection_bias;
+    args.ids = strata__take_needed(&taker, STRATA__BUFFER_EXPERT_IDS, first, rows);
+    args.weights = strata__take_needed(&taker, STRATA__BUFFER_EXPERT_WEIGHTS, first, rows);
+    args.rows = rows;
+    args.experts = geometry->experts;
+    args.top_k = geometry->top_k;
+    args.gating = geometry->gating;
+    args.normalise = geometry->normalise_weights;
+    args.groups = geometry->expert_groups;
+    args.groups_used = geometry->expert_groups_used;
+    args.weight_scale = geometry->expert_weight_scale;
+    status = taker.status;
+    if (status == STRATA_OK)
+        status = norm(step, first, rows, first);
+    if (status == STRATA_OK)
+        status = route_rows(step, first, rows, logits);
+    if (status == STRATA_OK)
+        status = session->kernels->ops->select(session->kernels, session->stream->native, &args);
+    return status;
+}
+
+/* The host needs the counts: for exact launches, and to know which experts are routed. */
+static strata_status wait_for_offsets(const strata_session *session, const uint32_t *flag,
+                                      uint32_t value)
+{
+    const strata__device_ops *ops = session->device->ops;
+    strata_status status = ops->event_record(session->device, session->routed, session->stream);
+    bool done = false;
+    while (status == STRATA_OK) {
+        for (int i = 0; i < FLAG_POLLS; ++i)
+            if (__atomic_load_n(flag, __ATOMIC_ACQUIRE) == value)
+                return STRATA_OK;
+        if (done)
+            return strata__fail(STRATA_ERR_INTERNAL, "grouping has run and its counts are missing");
+        status = ops->event_query(session->device, session->routed, &done);
+    }
+    return status;
+}
+
+static strata_status group(strata__step *step)
+{
+    strata_session *session = step->session;
+    uint32_t experts = session->geometry->experts, top_k = session->geometry->top_k;
+    const strata__layout_buffer *host =
+        strata__layout_find_host(session->layout, STRATA__BUFFER_HOST_OFFSETS);
+    uint64_t pairs = (uint64_t)step->rows * top_k;
+    strata__taker taker = {step, STRATA_OK};
+    strata__group_args args = {0};
+    strata_status status;
+    args.ids = strata__take_needed(&taker, STRATA__BUFFER_EXPERT_IDS, 0, step->rows);
+    args.offsets = strata__take_needed(&taker, STRATA__BUFFER_OFFSETS, 0, 1);
+    args.sorted_row = strata__take_needed(&taker, STRATA__BUFFER_SORTED_ROW, 0, pairs);
+    args.sorted_index = strata__take_needed(&taker, STRATA__BUFFER_SORTED_INDEX, 0, step->rows);
+    args.scratch = strata__take_scratch(&taker, STRATA__BUFFER_GROUP_SCRATCH).data;
+    if (taker.status != STRATA_OK)
+        return taker.status;
+    args.host_offsets =
+        (uint32_t *)(step->host + host->offset + step->expert_layer * host->row_bytes);
+    args.host_flag = args.host_offsets + experts + 1;
+    args.rows = step->rows;
+    args.top_k = top_k;
+    args.experts = experts;
+    args.flag_value = ++*step->flag_value;
+    status = session->kernels->ops->group(session->kernels, session->stream->native, &args);
+    if (status == STRATA_OK)
+        status = wait_for_offsets(session, args.host_flag, args.flag_value);
+    step->host_offsets = args.host_offsets;
+    return status;
+}
+
+typedef strata_status (*tile_fn)(strata__step *step, uint32_t first, uint32_t rows);
+
+static strata_status for_tiles(strata__step *step, tile_fn fn)
+{
+    uint32_t most = step->work->dense_tile;
+    strata_status status = STRATA_OK;
+    for (uint32_t first = 0; first < step->rows && status == STRATA_OK; first += most)
+        status = fn(step, first, step->rows - first < most ? step->rows - first : most);
+    return status;
+}
+
+strata_status strata__step_ffn(strata__step *step)
+{
+    const strata__layer *layer = &step->session->layers[step->launch.layer];
+    strata_status status;
+    if (layer->ffn == STRATA__FFN_DENSE)
+        return for_tiles(step, dense_tile);
+    status = for_tiles(step, route_tile);
+    if (status == STRATA_OK)
+        status = group(step);
+    if (status == STRATA_OK && layer->shared_width)
+        status = for_tiles(step, shared_tile);
+    return status == STRATA_OK ? strata__step_experts(step) : status;
+}

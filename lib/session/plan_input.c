@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/plan_input.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "session/weights.h"
+
+enum { DEFAULT_CONTEXT_TOKENS = 4096 };
+
+void strata__plan_facts(const strata__device_facts *device, const strata__kernels_facts *kernels,
+                        strata__layout_facts *out)
+{
+    memset(out, 0, sizeof *out);
+    out->compute_capability = device->compute_capability;
+    out->host_addressable = device->host_addressable;
+    out->activation_bytes = kernels->activation_bytes;
+    out->row_scale_bytes = kernels->row_scale_bytes;
+    out->decode_bytes_per_value = kernels->decode_bytes_per_value;
+    out->gate_up_paths =
+        1u << STRATA__PATH_DIRECT | 1u << STRATA__PATH_MMQ | 1u << STRATA__PATH_FP16;
+    out->memory_bytes = device->memory_bytes;
+    out->shared_memory_bytes = device->shared_memory_bytes;
+    out->alignment_bytes = device->alignment_bytes;
+    memcpy(out->coverage, kernels->coverage, sizeof out->coverage);
+    out->attention_scratch_bytes_per_row = kernels->attention_scratch_bytes_per_row;
+    out->group_scratch_bytes_per_expert = kernels->group_scratch_bytes_per_expert;
+    out->group_scratch_bytes_fixed = kernels->group_scratch_bytes_fixed;
+    out->link_bytes_per_second = 25e9;
+    out->link_latency_seconds = 1e-5;
+    out->memory_bytes_per_second = 20e9;
+    out->launch_seconds = 1e-6;
+    out->dense_flops = 1e11;
+    out->attention_flops = 5e10;
+    for (int i = 0; i < STRATA__LAYOUT_PATH_COUNT; ++i) {
+        out->path_flops[i] = 5e10;
+        out->path_half_rows[i] = 8;
+    }
+}
+
+static uint64_t layer_dense_bytes(const strata__layer *l)
+{
+    const strata__projection *all[] = {
+        &l->q,    &l->k,           &l->v,         &l->attention_out, &l->gate,          &l->up,
+        &l->down, &l->shared_gate, &l->shared_up, &l->shared_down,   &l->shared_router, &l->router};
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i)
+        bytes += all[i]->bytes;
+    return bytes;
+}
+
+static strata__layout_layer layer_numbers(const strata__layer *l, uint32_t experts)
+{
+    strata__layout_layer out = {0};
+    bool has_experts = l->ffn == STRATA__FFN_EXPERTS;
+    out.heads = l->heads;
+    out.kv_heads = l->kv_heads;
+    out.head_size = l->head_size;
+    out.window = l->window;
+    out.ffn_width = has_experts ? 0 : l->ffn_width;
+    out.dense_bytes = layer_dense_bytes(l);
+    if (!has_experts)
+        return out;
+    out.expert_width = l->expert_width;
+    out.shared_width = l->shared_width;
+    out.shared_gated = l->shared_router.data != NULL;
+    out.gate_format = l->expert_gate.format;
+    out.up_format = l->expert_up.format;
+    out.down_format = l->expert_down.format;
+    out.gate_bytes = l->expert_gate.bytes / experts;
+    out.up_bytes = l->expert_up.bytes / experts;
+    out.down_bytes = l->expert_down.bytes / experts;
+    return out;
+}
+
+static strata_status make_geometry(strata__plan_input *plan, const strata__geometry *geometry,
+                                   const strata__layer *layers)
+{
+    strata__layout_geometry *out = &plan->input.geometry;
+    uint32_t tensors =
+        plan->input.facts.host_addressable ? 0 : strata__weights_list(geometry, layers, NULL);
+    plan->layers = strata__calloc(plan->allocator, geometry->layers, sizeof *plan->layers);
+    plan->tensor_bytes = strata__calloc(plan->allocator, tensors, sizeof *plan->tensor_bytes);
+    out->layer_count = geometry->layers;
+    out->tensor_count = tensors;
+    if (!plan->layers || !plan->tensor_bytes)
+        return strata__fail_memory(geometry->layers * sizeof *plan->layers, "the plan's input");
+    if (tensors)
+        strata__weights_list(geometry, layers, plan->tensor_bytes);
+    for (uint32_t i = 0; i < geometry->layers; ++i)
+        plan->layers[i] = layer_numbers(&layers[i], geometry->experts);
+    out->layers = plan->layers;
+    out->tensor_bytes = plan->tensor_bytes;
+    out->width = geometry->width;
+    out->vocabulary = geometry->vocabulary;
+    out->experts = geometry->experts;
+    out->top_k = geometry->top_k;
+    out->residual_streams = geometry->residual_streams ? geometry->residual_streams : 1;
+    out->output_bytes = geometry->output.bytes;
+    return STRATA_OK;
+}
+
+static void make_request(strata__plan_input *plan, const strata__geometry *geometry,
+                         const strata_plan_options *options)
+{
+    strata__layout_request *out = &plan->input.request;
+    out->device_budget_bytes = options->device_budget_bytes;
+    out->host_budget_bytes = options->host_budget_bytes;
+    out->context_tokens = options->context_tokens;
+    if (!out->context_tokens) {
+        out->context_tokens = DEFAULT_CONTEXT_TOKENS;
+        if (geometry->context_tokens && geometry->context_tokens < DEFAULT_CONTEXT_TOKENS)
+            out->context_tokens = geometry->context_tokens;
+    }
+    out->prompt_tokens = options->prompt_tokens;
+    out->chunk_tokens = options->chunk_tokens;
+    out->sequences = options->sequence_count;
+    out->kv_format = options->kv_format;
+    out->experts = options->experts;
+    out->expert_source = 1;
+    out->path = STRATA__LAYOUT_PATH_AUTO;
+}
+
+strata_status strata__plan_input_init(strata__plan_input *plan, const strata__allocator *allocator,
+                                      const strata__pack *pack, const strata__layout_facts *facts,
+                                      const strata_plan_options *options)
+{
+    const strata__geometry *geometry;
+    const strata__layer *layers;
+    strata_status status;
+    memset(plan, 0, sizeof *plan);
+    plan->allocator = allocator;
+    plan->input.facts = *facts;
+    status = strata__pack_model(pack, &geometry, &layers);
+    if (status == STRATA_OK)
+        status = make_geometry(plan, geometry, layers);
+    if (status == STRATA_OK)
+        make_request(plan, geometry, options);
+    return status;
+}
+
+void strata__plan_input_finish(strata__plan_input *plan)
+{
+    const strata__layout_geometry *g = &plan->input.geometry;
+    if (!plan->allocator)
+        return;
+    strata__free(plan->allocator, plan->layers, g->layer_count * sizeof *plan->layers);
+    strata__free(plan->allocator, plan->tensor_bytes, g->tensor_count * sizeof *plan->tensor_bytes);
+    strata__free(plan->allocator, plan->layer_paths, g->layer_count);
+    memset(plan, 0, sizeof *plan);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reading a prompt: equal chunks, each through all layers. A chunk counts once the device has
+ * finished all of it; whatever stops a prompt, the sequence is left at the last chunk that counted.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "session/session.h"
+#include "session/state.h"
+#include "session/step.h"
+
+typedef struct prompt {
+    strata_prefill *prefill;
+    const strata_prefill_request *request;
+    uint32_t sequence;
+    uint64_t start; /* length of the sequence before the prompt */
+    uint64_t chunk_count;
+    strata_prefill_result *result;
+} prompt;
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static strata_status check_tokens(const strata_session *session,
+                                  const strata_prefill_request *request)
+{
+    uint32_t vocabulary = session->geometry->vocabulary;
+    if (!request->tokens || !request->token_count)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "strata_prefill_request: no tokens");
+    for (uint64_t i = 0; i < request->token_count; ++i)
+        if (request->tokens[i] < 0 || (uint32_t)request->tokens[i] >= vocabulary)
+            return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                                "token %llu of the prompt is %d; the vocabulary has %u",
+                                (unsigned long long)i, (int)request->tokens[i], vocabulary);
+    return STRATA_OK;
+}
+
+static strata_status check_logits(const strata_session *session,
+                                  const strata_prefill_request *request)
+{
+    uint64_t rows = request->logits_mode == STRATA_LOGITS_ALL ? request->token_count : 1;
+    uint64_t vocabulary = session->geometry->vocabulary;
+    if (request->logits_mode > STRATA_LOGITS_NONE)
+        return strata__fail(STRATA_ERR_UNSUPPORTED,
+                            "strata_prefill_request: logits_mode %u is unknown",
+                            request->logits_mode);
+    if (request->logits_mode == STRATA_LOGITS_NONE)
+        return STRATA_OK;
+    if (!request->logits)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "strata_prefill_request: logits is NULL");
+    if (request->logits_capacity / vocabulary < rows)
+        return strata__fail(STRATA_ERR_BUFFER_TOO_SMALL,
+                            "the logits of %llu positions have %llu values each; there is room for "
+                            "%llu values",
+                            (unsigned long long)rows, (unsigned long long)vocabulary,
+                            (unsigned long long)request->logits_capacity);
+    return STRATA_OK;
+}
+
+static strata_status check_request(const strata_session *session,
+                                   const strata_prefill_request *request)
+{
+    uint64_t length, context = session->layout->context_tokens;
+    strata_status status = strata__session_length(session, request->sequence_id, &length);
+    if (status == STRATA_OK)
+        status = check_tokens(session, request);
+    if (status == STRATA_OK)
+        status = check_logits(session, request);
+    if (status == STRATA_OK && request->token_count > context - length)
+        status =
+            strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                         "sequence %d holds %llu tokens, the prompt has %llu; the context is "
+                         "%llu",
+                         (int)request->sequence_id, (unsigned long long)length,
+                         (unsigned long long)request->token_count, (unsigned long long)context);
+    return status;
+}
+
+/* Once a layer: tells how far the prompt is, and asks whether it is to go on. */
+static strata_status report(const prompt *p, const strata__step *step, uint64_t done_tokens,
+                            uint32_t layer)
+{
+    const strata_prefill_request *request = p->request;
+    strata_session *session = step->session;
+    strata_progress progress = {0};
+    progress.struct_size = sizeof progress;
+    progress.layer = layer;
+    progress.layer_count = session->geometry->layers;
+    progress.done_tokens = done_tokens;
+    progress.chunk_tokens = step->rows;
+    progress.total_tokens = request->token_count;
+    if (request->progress_fn && request->progress_fn(request->progress_user_data, &progress) != 0)
+        return strata__fail(STRATA_ERR_CANCELLED, "the progress callback stopped the prompt");
+    if (atomic_load_explicit(&session->cancel, memory_order_relaxed))
+        return strata__fail(STRATA_ERR_CANCELLED, "the prompt was cancelled");
+    return STRATA_OK;
+}
+
+static strata_status chunk_logits(const prompt *p, strata__step *step, uint64_t done_tokens)
+{
+    const strata_prefill_request *request = p->request;
+    bool is_last = done_tokens + step->rows == request->token_count;
+    uint64_t vocabulary = step->session->geometry->vocabulary;
+    if (request->logits_mode == STRATA_LOGITS_ALL)
+        return strata__step_logits(step, 0, step->rows, request->logits + done_tokens * vocabulary);
+    if (request->logits_mode == STRATA_LOGITS_LAST && is_last)
+        return strata__step_logits(step, step->rows - 1, 1, request->logits);
+    return STRATA_OK;
+}
+
+static strata_status run_layers(const prompt *p, strata__step *step, uint64_t done_tokens)
+{
+    uint32_t layers = step->session->geometry->layers;
+    strata_status status = strata__step_begin(step);
+    if (status == STRATA_OK)
+        status = strata__step_embed(step);
+    for (uint32_t layer = 0; layer < layers && status == STRATA_OK; ++layer) {
+        strata__step_layer(step, layer);
+        status = strata__step_attention(step);
+        if (status == STRATA_OK)
+            status = strata__step_ffn(step);
+        if (status == STRATA_OK)
+            status = report(p, step, done_tokens, layer + 1);
+    }
+    return status;
+}
+
+static strata_status run_chunk(const prompt *p, uint64_t index, uint64_t first, uint64_t end)
+{
+    strata_prefill *prefill = p->prefill;
+    strata_session *session = prefill->session;
+    strata__step_part part = {0};
+    strata__step step = {0};
+    strata_status status;
+    part.tokens = p->request->tokens + first;
+    part.sequence = p->sequence;
+    part.rows = (uint32_t)(end - first);
+    part.position = p->start + first;
+    step.session = session;
+    step.work = &session->layout->prompt;
+    step.base = prefill->memory.base;
+    step.host = prefill->host.base;
+    step.tile_segment = prefill->tile_segment;
+    step.tile_capacity = prefill->tile_capacity;
+    step.flag_value = &prefill->flag_value;
+    step.parts = &part;
+    step.part_count = 1;
+    step.rows = part.rows;
+    step.chunk = index;
+    status = strata__kv_reserve(&session->kv, p->sequence, p->start + end);
+    if (status == STRATA_OK)
+        status = run_layers(p, &step, first);
+    if (status == STRATA_OK)
+        status = chunk_logits(p, &step, first);
+    if (status == STRATA_OK)
+        status = session->device->ops->stream_synchronize(session->device, session->stream);
+    return status;
+}
+
+/* Chunk i of n takes the tokens from total * i / n on, so that no two differ by more than one. */
+static uint64_t chunk_start(const prompt *p, uint64_t index)
+{
+    uint64_t total = p->request->token_count, whole = total / p->chunk_count;
+    uint64_t rest = total % p->chunk_count;
+    return index * whole + (index < rest ? index : rest);
+}
+
+static strata_status run_chunks(const prompt *p)
+{
+    strata_session *session = p->prefill->session;
+    strata_status status = STRATA_OK;
+    for (uint64_t i = 0; i < p->chunk_count && status == STRATA_OK; ++i) {
+        uint64_t end = chunk_start(p, i + 1);
+        status = run_chunk(p, i, chunk_start(p, i), end);
+        if (status != STRATA_OK)
+            break;
+        strata__kv_set_length(&session->kv, p->sequence, p->start + end);
+        p->result->read_tokens = end;
+        p->result->chunk_count++;
+    }
+    return status;
+}
+
+static void finish(const prompt *p, strata_status status, uint64_t begin_ns)
+{
+    strata_session *session = p->prefill->session;
+    if (status != STRATA_OK) {
+        /* Nothing of the failed chunk may be in flight when its pages are given away. */
+        (void)session->device->ops->stream_synchronize(session->device, session->stream);
+        strata__kv_set_length(&session->kv, p->sequence, p->start + p->result->read_tokens);
+    }
+    if (status == STRATA_ERR_DEVICE_LOST)
+        session->lost = true;
+    p->result->sequence_tokens = strata__kv_length(&session->kv, p->sequence);
+    p->result->wall_ns = now_ns() - begin_ns;
+    strata__counter_add(&session->counters.prompt_tokens, p->result->read_tokens);
+    strata__counter_add(&session->counters.prompt_chunks, p->result->chunk_count);
+    strata__counter_add(&session->counters.prompt_ns, p->result->wall_ns);
+}
+
+strata_status strata__prefill_run(strata_prefill *prefill, const strata_prefill_request *request,
+                                  strata_prefill_result *out)
+{
+    strata_session *session = prefill->session;
+    uint64_t begin_ns = now_ns(), chunk_tokens = session->layout->prompt.chunk_tokens;
+    strata__saved_device saved;
+    prompt p = {0};
+    strata_status status = strata__session_enter(session, &saved);
+    if (status != STRATA_OK)
+        return status;
+    status = check_request(session, request);
+    if (status == STRATA_OK) {
+        p.prefill = prefill;
+        p.request = request;
+        p.result = out;
+        p.sequence = (uint32_t)request->sequence_id;
+        p.start = strata__kv_length(&session->kv, p.sequence);
+        p.chunk_count = (request->token_count + chunk_tokens - 1) / chunk_tokens;
+        status = run_chunks(&p);
+        finish(&p, status, begin_ns);
+    }
+    strata__session_leave(session, &saved);
+    return status;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/* A session's life: what it is made of, in which order, and who may use it. */
+#include "session/session.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "session/plan_input.h"
+#include "session/state.h"
+
+static strata_status check_model(const strata_session *session)
+{
+    const strata__geometry *g = session->geometry;
+    const char *architecture = strata__pack_architecture(session->pack);
+    if (g->residual_streams > 1)
+        return strata__fail(STRATA_ERR_UNSUPPORTED, "%s: %u residual streams; one can be run",
+                            architecture, g->residual_streams);
+    if (g->logit_softcap != 0.0f)
+        return strata__fail(STRATA_ERR_UNSUPPORTED, "%s: capped logits cannot be run",
+                            architecture);
+    for (uint32_t i = 0; i < g->layers; ++i)
+        if (session->layers[i].attention != STRATA__ATTENTION_GQA)
+            return strata__fail(STRATA_ERR_UNSUPPORTED,
+                                "%s: the attention of layer %u cannot be run", architecture, i);
+    return STRATA_OK;
+}
+
+static strata_status open_kernels(strata_session *session, const strata_session_options *options)
+{
+    const strata__allocator *allocator = &session->context->allocator;
+    if (session->device->facts.kind == STRATA__DEVICE_CUDA) {
+        strata__cuda_kernels_options cuda = {0};
+        cuda.allocator = allocator;
+        cuda.device_ordinal = (int32_t)session->device->facts.ordinal;
+        cuda.level = options->kernel_level;
+        return strata__cuda_kernels_create(&cuda, &session->kernels);
+    }
+    strata__cpu_kernels_options cpu = {0};
+    cpu.allocator = allocator;
+    cpu.threads = options->thread_count;
+    cpu.use_blas = options->blas == 0;
+    return strata__cpu_kernels_create(&cpu, &session->kernels);
+}
+
+static strata_status make_plan(strata_session *session, const strata_session_options *options)
+{
+    strata_plan_options plan_options = {0};
+    strata__layout_facts facts;
+    strata__plan_input plan;
+    strata_status status;
+    if (options->plan_options)
+        plan_options = *options->plan_options;
+    strata__plan_facts(&session->device->facts, &session->kernels->facts, &facts);
+    status = strata__plan_input_init(&plan, &session->context->allocator, session->pack, &facts,
+                                     &plan_options);
+    if (status == STRATA_OK)
+        status =
+            strata__layout_plan(&session->context->allocator, &plan.input, &session->layout, NULL);
+    strata__plan_input_finish(&plan);
+    return status;
+}
+
+static strata_status make_stream(strata_session *session, void *native)
+{
+    const strata__device_ops *ops = session->device->ops;
+    strata_status status = native ? ops->stream_wrap(session->device, native, &session->stream)
+                                  : ops->stream_create(session->device, &session->stream);
+    return status == STRATA_OK ? ops->event_create(session->device, false, &session->routed)
+                               : status;
+}
+
+static strata_status make_memory(strata_session *session, const strata_session_options *options)
+{
+    const strata__layout *layout = session->layout;
+    if (options->device_memory)
+        return strata__region_borrow(&session->memory, options->device_memory,
+                                     options->device_memory_bytes, layout->session_bytes,
+                                     layout->alignment_bytes, "the session");
+    return strata__region_alloc(&session->memory, session->device, layout->session_bytes,
+                                "the session");
+}
+
+static strata_status place_weights(strata_session *session)
+{
+    const strata__allocator *allocator = &session->context->allocator;
+    strata__weights_target target;
+    if (session->device->facts.host_addressable)
+        return strata__weights_init(&session->weights, allocator, session->geometry,
+                                    session->layers);
+    target.device = session->device;
+    target.stream = session->stream;
+    target.base = session->memory.base;
+    target.offsets = session->layout->tensor_offsets;
+    target.count = session->layout->tensor_count;
+    return strata__weights_upload(&session->weights, allocator, session->geometry, session->layers,
+                                  &target);
+}
+
+/* With the device current. */
+static strata_status build(strata_session *session, const strata_session_options *options)
+{
+    const strata__allocator *allocator = &session->context->allocator;
+    const strata__layout *layout;
+    strata_status status = open_kernels(session, options);
+    if (status == STRATA_OK)
+        status = make_plan(session, options);
+    if (status == STRATA_OK)
+        status = make_stream(session, options->stream);
+    if (status == STRATA_OK)
+        status = make_memory(session, options);
+    if (status == STRATA_OK)
+        status = place_weights(session);
+    if (status == STRATA_OK)
+        status = strata__experts_init(session, options->expert_fn, options->expert_user_data);
+    if (status != STRATA_OK)
+        return status;
+    layout = session->layout;
+    status = strata__kv_init(&session->kv, allocator, layout->sequences, layout->pages_per_sequence,
+                             layout->pages_total, layout->page_tokens);
+    if (status == STRATA_OK)
+        status = session->device->ops->stream_synchronize(session->device, session->stream);
+    if (status == STRATA_OK && session->memory.owned)
+        strata__counter_add(&session->counters.device_bytes, session->memory.bytes);
+    return status;
+}
+
+/* Everything, also half built. */
+static void destroy(strata_session *session)
+{
+    strata_context *context = session->context;
+    strata__device *device = session->device;
+    strata__saved_device saved;
+    if (device) {
+        bool entered = device->ops->enter(device, &saved) == STRATA_OK;
+        if (session->stream)
+            (void)device->ops->stream_synchronize(device, session->stream);
+        if (session->kernels)
+            session->kernels->ops->destroy(session->kernels);
+        strata__region_free(&session->memory, device);
+        if (session->routed)
+            device->ops->event_destroy(device, session->routed);
+        if (session->stream)
+            device->ops->stream_destroy(device, session->stream);
+        if (entered)
+            device->ops->leave(device, &saved);
+        device->ops->destroy(device);
+    }
+    strata__kv_finish(&session->kv);
+    strata__weights_finish(&session->weights);
+    strata__layout_destroy(session->layout);
+    strata__pack_release(session->pack);
+    strata__free(&context->allocator, session, sizeof *session);
+    strata__context_release(context);
+}
+
+strata_status strata__session_create(strata__pack *pack, const strata_session_options *options,
+                                     strata_session **out)
+{
+    strata_context *context = strata__pack_context(pack);
+    strata_session *session = strata__calloc(&context->allocator, 1, sizeof *session);
+    strata__saved_device saved;
+    strata_status status;
+    if (!session)
+        return strata__fail_memory(sizeof *session, "a session");
+    atomic_init(&session->references, 1);
+    session->context = strata__context_retain(context);
+    session->pack = strata__pack_retain(pack);
+    status = strata__pack_model(pack, &session->geometry, &session->layers);
+    if (status == STRATA_OK)
+        status = check_model(session);
+    if (status == STRATA_OK)
+        status = strata__device_open(context, options->device, &session->device);
+    if (status == STRATA_OK)
+        status = session->device->ops->enter(session->device, &saved);
+    if (status == STRATA_OK) {
+        status = build(session, options);
+        session->device->ops->leave(session->device, &saved);
+    }
+    if (status != STRATA_OK) {
+        destroy(session);
+        return status;
+    }
+    *out = session;
+    return STRATA_OK;
+}
+
+strata_session *strata__session_retain(strata_session *session)
+{
+    atomic_fetch_add_explicit(&session->references, 1, memory_order_relaxed);
+    return session;
+}
+
+void strata__session_release(strata_session *session)
+{
+    if (session && atomic_fetch_sub_explicit(&session->references, 1, memory_order_acq_rel) == 1)
+        destroy(session);
+}
+
+strata_status strata__session_enter(strata_session *session, strata__saved_device *saved)
+{
+    strata_status status;
+    if (atomic_exchange_explicit(&session->busy, true, memory_order_acquire))
+        return strata__fail(STRATA_ERR_BUSY, "another call is using the session");
+    atomic_store_explicit(&session->cancel, false, memory_order_relaxed);
+    status = session->lost ? strata__fail(STRATA_ERR_DEVICE_LOST, "%s was lost in an earlier call",
+                                          session->device->facts.name)
+                           : session->device->ops->enter(session->device, saved);
+    if (status != STRATA_OK)
+        atomic_store_explicit(&session->busy, false, memory_order_release);
+    return status;
+}
+
+void strata__session_leave(strata_session *session, const strata__saved_device *saved)
+{
+    session->device->ops->leave(session->device, saved);
+    atomic_store_explicit(&session->busy, false, memory_order_release);
+}
+
+void strata__session_cancel(strata_session *session)
+{
+    atomic_store_explicit(&session->cancel, true, memory_order_relaxed);
+}
+
+uint64_t strata__session_logits_count(const strata_session *session)
+{
+    return session->geometry->vocabulary;
+}
+
+static strata_status check_sequence(const strata_session *session, int32_t sequence_id)
+{
+    if (sequence_id < 0 || (uint32_t)sequence_id >= session->kv.sequence_count)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                            "sequence %d does not exist; the plan has %u", (int)sequence_id,
+                            session->kv.sequence_count);
+    return STRATA_OK;
+}
+
+strata_status strata__session_length(const strata_session *session, int32_t sequence_id,
+                                     uint64_t *out_tokens)
+{
+    strata_status status = check_sequence(session, sequence_id);
+    if (status == STRATA_OK)
+        *out_tokens = strata__kv_length(&session->kv, (uint32_t)sequence_id);
+    return status;
+}
+
+strata_status strata__session_truncate(strata_session *session, int32_t sequence_id,
+                                       uint64_t length_tokens, uint64_t *out_length_tokens)
+{
+    strata__saved_device saved;
+    uint64_t length;
+    strata_status status = check_sequence(session, sequence_id);
+    if (status == STRATA_OK)
+        status = strata__session_enter(session, &saved);
+    if (status != STRATA_OK)
+        return status;
+    length = strata__kv_length(&session->kv, (uint32_t)sequence_id);
+    if (length_tokens < length)
+        length = length_tokens;
+    strata__kv_set_length(&session->kv, (uint32_t)sequence_id, length);
+    strata__session_leave(session, &saved);
+    *out_length_tokens = length;
+    return STRATA_OK;
+}
+
+static uint64_t load(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+void strata__session_stats(const strata_session *session, strata_session_stats *out)
+{
+    const strata__counters *c = &session->counters;
+    memset(out, 0, sizeof *out);
+    out->prompt_tokens = load(&c->prompt_tokens);
+    out->prompt_chunks = load(&c->prompt_chunks);
+    out->prompt_ns = load(&c->prompt_ns);
+    out->expert_rows = load(&c->expert_rows);
+    out->expert_launches = load(&c->expert_launches);
+    out->device_bytes = load(&c->device_bytes);
+    out->host_bytes = load(&c->host_bytes);
+    out->device_runtime_bytes = load(&c->device_runtime_bytes);
+}

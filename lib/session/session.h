@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sessions and prefills as lib/api calls them. Options and requests have been checked for their
+ * sizes and single fields; whatever depends on the pack, the plan or the session's state is checked
+ * here.
+ */
+#ifndef STRATA_SESSION_SESSION_H
+#define STRATA_SESSION_SESSION_H
+
+#include <stdint.h>
+
+#include <strata/prefill.h>
+#include <strata/session.h>
+
+strata_status strata__session_create(strata_pack *pack, const strata_session_options *options,
+                                     strata_session **out);
+
+/* Drops the caller's reference; NULL is legal. A prefill keeps its session alive. */
+void strata__session_release(strata_session *session);
+
+/* Any thread. Without a running call it has no effect. */
+void strata__session_cancel(strata_session *session);
+
+const strata_plan *strata__session_plan(const strata_session *session);
+uint64_t strata__session_logits_count(const strata_session *session);
+
+/* Both may be called while a prompt is read, from its callbacks or other threads. */
+strata_status strata__session_length(const strata_session *session, int32_t sequence_id,
+                                     uint64_t *out_tokens);
+void strata__session_stats(const strata_session *session, strata_session_stats *out);
+
+strata_status strata__session_truncate(strata_session *session, int32_t sequence_id,
+                                       uint64_t length_tokens, uint64_t *out_length_tokens);
+
+uint64_t strata__prefill_bytes(const strata_session *session);
+strata_status strata__prefill_create(strata_session *session, const strata_prefill_options *options,
+                                     strata_prefill **out);
+void strata__prefill_destroy(strata_prefill *prefill); /* NULL is legal */
+strata_status strata__prefill_run(strata_prefill *prefill, const strata_prefill_request *request,
+                                  strata_prefill_result *out);
+
+#endif

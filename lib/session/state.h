@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* What a session and a prefill consist of. Seen by lib/session alone. */
+#ifndef STRATA_SESSION_STATE_H
+#define STRATA_SESSION_STATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/context.h"
+#include "device/device.h"
+#include "kernels/kernels.h"
+#include "layout/layout.h"
+#include "pack/pack.h"
+#include "session/experts.h"
+#include "session/kv.h"
+#include "session/region.h"
+#include "session/session.h"
+#include "session/weights.h"
+
+/* Written by the session's thread, read by any. */
+typedef struct strata__counters {
+    _Atomic uint64_t prompt_tokens;
+    _Atomic uint64_t prompt_chunks;
+    _Atomic uint64_t prompt_ns;
+    _Atomic uint64_t expert_rows;
+    _Atomic uint64_t expert_launches;
+    _Atomic uint64_t device_bytes;
+    _Atomic uint64_t host_bytes;
+    _Atomic uint64_t device_runtime_bytes;
+} strata__counters;
+
+struct strata_session {
+    atomic_uint references; /* the caller's, and its prefill's */
+    atomic_bool busy;       /* a call is using the session */
+    atomic_bool cancel;     /* the running call is to stop */
+    bool lost;              /* the device can no longer be used */
+    bool has_prefill;
+    strata_context *context;
+    strata__pack *pack;
+    const strata__geometry *geometry;
+    const strata__layer *layers;
+    strata__layout *layout;
+    strata__device *device;
+    strata__kernels *kernels;
+    strata__stream *stream;
+    strata__event *routed; /* the grouping of a layer's rows has run */
+    strata__region memory; /* the session region */
+    strata__weights weights;
+    strata__experts experts;
+    strata__kv kv;
+    strata__counters counters;
+};
+
+struct strata_prefill {
+    strata_session *session; /* retained */
+    strata__region memory;   /* the prompt region */
+    strata__region host;     /* page-locked */
+    uint32_t *tile_segment;  /* scratch of strata__step_begin() */
+    uint32_t tile_capacity;
+    uint32_t flag_value; /* of the last grouping */
+};
+
+/* The device that was current for a thread. */
+typedef struct strata__saved_device {
+    _Alignas(16) uint8_t bytes[STRATA__DEVICE_SAVED_BYTES];
+} strata__saved_device;
+
+/*
+ * STRATA_ERR_BUSY, or the session is the caller's and its device current until
+ * strata__session_leave(). STRATA_ERR_DEVICE_LOST for good once that was answered.
+ */
+strata_status strata__session_enter(strata_session *session, strata__saved_device *saved);
+void strata__session_leave(strata_session *session, const strata__saved_device *saved);
+
+strata_session *strata__session_retain(strata_session *session);
+
+static inline void strata__counter_add(_Atomic uint64_t *counter, uint64_t amount)
+{
+    atomic_fetch_add_explicit(counter, amount, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* Writes small GGUF files with random weights into memory: the packs that session tests run on. */
+#ifndef TEST_SUPPORT_TINY_PACK_H
+#define TEST_SUPPORT_TINY_PACK_H
+
+#include <stdint.h>
+
+/* A model. Formats are GGUF type ids: 0 F32, 1 F16, 8 Q8_0. */
+typedef struct tiny_spec {
+    const char
+        *architecture; /* "qwen3moe", "qwen2moe" (shared expert with a gate), "ernie4_5-moe" */
+    uint32_t layers;
+    uint32_t dense_layers; /* leading layers without experts: ernie4_5-moe only */
+    uint32_t width;
+    uint32_t heads;
+    uint32_t kv_heads;
+    uint32_t head_size;
+    uint32_t experts;
+    uint32_t top_k;
+    uint32_t expert_width;
+    uint32_t shared_width; /* qwen2moe and ernie4_5-moe */
+    uint32_t dense_width;  /* of the layers without experts */
+    uint32_t vocabulary;
+    uint32_t context_tokens;
+    uint32_t dense_format;
+    uint32_t gate_format;
+    uint32_t up_format;
+    uint32_t down_format;
+    uint64_t seed;
+} tiny_spec;
+
+/* A qwen3moe of two layers that reads a token in microseconds. */
+tiny_spec tiny_spec_default(void);
+
+/* A file image aligned to 64 bytes, to be freed with free(); exits the test on lack of memory. */
+uint8_t *tiny_pack_make(const tiny_spec *spec, uint64_t *out_bytes);
+
+/* The generator that the weights come from: uniform 64 bits, and a value of about unit spread. */
+uint64_t tiny_random(uint64_t *state);
+float tiny_random_value(uint64_t *state);
+
+#endif
