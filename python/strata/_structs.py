@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""The public structures, field by field as the C headers have them."""
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_float, c_int32,
+                    c_uint32, c_uint64, c_void_p)
+
+
+class strata_device_info(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("compute_capability", c_uint32),
+        ("multiprocessor_count", c_uint32),
+        ("reserved0", c_uint32),
+        ("memory_total_bytes", c_uint64),
+        ("memory_free_bytes", c_uint64),
+        ("shared_memory_bytes", c_uint64),
+        ("name", c_char * 64),
+        ("uuid", c_char * 40),
+    ]
+
+
+class strata_pack_info(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("runnable", c_uint32),
+        ("layer_count", c_uint32),
+        ("width", c_uint32),
+        ("vocabulary_count", c_uint32),
+        ("context_tokens", c_uint32),
+        ("expert_count", c_uint32),
+        ("experts_per_token", c_uint32),
+        ("file_bytes", c_uint64),
+        ("expert_bytes", c_uint64),
+        ("dense_bytes", c_uint64),
+        ("tensor_count", c_uint64),
+        ("metadata_count", c_uint64),
+        ("token_count", c_uint64),
+        ("architecture", c_char * 64),
+        ("name", c_char * 128),
+        ("runnable_reason", c_char * 256),
+    ]
+
+
+class strata_layer_info(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("heads", c_uint32),
+        ("kv_heads", c_uint32),
+        ("head_size", c_uint32),
+        ("window_tokens", c_uint32),
+        ("expert_count", c_uint32),
+        ("expert_width", c_uint32),
+        ("ffn_width", c_uint32),
+        ("shared_width", c_uint32),
+        ("gate_format", c_uint32),
+        ("up_format", c_uint32),
+        ("down_format", c_uint32),
+        ("gate_blob_bytes", c_uint64),
+        ("up_blob_bytes", c_uint64),
+        ("down_blob_bytes", c_uint64),
+        ("dense_bytes", c_uint64),
+    ]
+
+
+class strata_tensor_info(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("format", c_uint32),
+        ("dimension_count", c_uint32),
+        ("shard", c_uint32),
+        ("shape", c_uint64 * 4),
+        ("bytes", c_uint64),
+        ("data", c_void_p),
+        ("name", c_char_p),
+        ("format_name", c_char_p),
+    ]
+
+
+class strata_metadata_info(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("type", c_uint32),
+        ("element_type", c_uint32),
+        ("reserved0", c_uint32),
+        ("count", c_uint64),
+        ("key", c_char_p),
+    ]
+
+
+class strata_token_info(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("type", c_uint32),
+        ("score", c_float),
+        ("reserved0", c_uint32),
+        ("byte_count", c_uint64),
+        ("bytes", c_void_p),
+    ]
+
+
+class strata_device_facts(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("compute_capability", c_uint32),
+        ("memory_bytes", c_uint64),
+        ("shared_memory_bytes", c_uint64),
+        ("alignment_bytes", c_uint64),
+        ("link_bytes_per_second", c_double),
+        ("link_latency_seconds", c_double),
+        ("memory_bytes_per_second", c_double),
+        ("dense_flops", c_double),
+        ("attention_flops", c_double),
+        ("path_flops", c_double * 4),
+    ]
+
+
+class strata_plan_options(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("kv_format", c_uint32),
+        ("experts", c_uint32),
+        ("sequence_count", c_uint32),
+        ("device_budget_bytes", c_uint64),
+        ("host_budget_bytes", c_uint64),
+        ("context_tokens", c_uint64),
+        ("prompt_tokens", c_uint64),
+        ("chunk_tokens", c_uint64),
+        ("path", c_char_p),
+        ("device", POINTER(strata_device_facts)),
+    ]
+
+
+class strata_session_options(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("thread_count", c_uint32),
+        ("device", c_char_p),
+        ("plan", c_void_p),
+        ("plan_options", POINTER(strata_plan_options)),
+        ("device_memory", c_void_p),
+        ("device_memory_bytes", c_uint64),
+        ("stream", c_void_p),
+        ("expert_fn", c_void_p),
+        ("expert_user_data", c_void_p),
+        ("blas", c_uint32),
+        ("kernel_level", c_uint32),
+    ]
+
+
+class strata_progress(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("layer", c_uint32),
+        ("layer_count", c_uint32),
+        ("reserved0", c_uint32),
+        ("done_tokens", c_uint64),
+        ("chunk_tokens", c_uint64),
+        ("total_tokens", c_uint64),
+    ]
+
+
+progress_fn = CFUNCTYPE(c_int32, c_void_p, POINTER(strata_progress))
+
+
+class strata_prefill_request(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("sequence_id", c_int32),
+        ("tokens", POINTER(c_int32)),
+        ("token_count", c_uint64),
+        ("logits", POINTER(c_float)),
+        ("logits_capacity", c_uint64),
+        ("logits_mode", c_uint32),
+        ("reserved0", c_uint32),
+        ("progress_fn", progress_fn),
+        ("progress_user_data", c_void_p),
+    ]
+
+
+class strata_prefill_result(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("chunk_count", c_uint32),
+        ("read_tokens", c_uint64),
+        ("sequence_tokens", c_uint64),
+        ("wall_ns", c_uint64),
+    ]
+
+
+class strata_session_stats(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("reserved0", c_uint32),
+        ("prompt_tokens", c_uint64),
+        ("prompt_chunks", c_uint64),
+        ("prompt_ns", c_uint64),
+        ("expert_rows", c_uint64),
+        ("expert_launches", c_uint64),
+        ("device_bytes", c_uint64),
+        ("host_bytes", c_uint64),
+        ("device_runtime_bytes", c_uint64),
+    ]

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: MIT
+"""A pack on a device: prompts are read here."""
+from __future__ import annotations
+
+import math
+from array import array
+from ctypes import byref, c_float, c_int32, c_uint64, c_void_p
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence, Type
+
+from . import _structs as s
+from . import constants as c
+from ._native import check, library, sized
+from .pack import Pack
+
+if TYPE_CHECKING:
+    import numpy
+
+_KV = {"f16": c.KV_F16, "q8_0": c.KV_Q8_0, "f32": c.KV_F32}
+_EXPERTS = {"auto": c.EXPERTS_AUTO, "stream": c.EXPERTS_STREAM, "resident": c.EXPERTS_RESIDENT}
+_LOGITS = {"last": c.LOGITS_LAST, "all": c.LOGITS_ALL, "none": c.LOGITS_NONE}
+
+
+class Progress(NamedTuple):
+    """How far a prompt is."""
+
+    done_tokens: int
+    total_tokens: int
+    chunk_tokens: int
+    layer: int
+    layer_count: int
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        present = self.chunk_tokens * self.layer / max(self.layer_count, 1)
+        return min(1.0, (self.done_tokens + present) / max(self.total_tokens, 1))
+
+
+ProgressFunction = Callable[[Progress], Optional[bool]]
+
+
+class SessionStats(NamedTuple):
+    """What a session has done."""
+
+    prompt_tokens: int
+    prompt_chunks: int
+    prompt_ns: int
+    expert_rows: int
+    expert_launches: int
+    device_bytes: int
+    host_bytes: int
+    device_runtime_bytes: int
+
+
+class PrefillResult(NamedTuple):
+    """Outcome of a prompt. `logits` holds one row of `vocabulary_count` values for each position."""
+
+    logits: "array[float]"
+    vocabulary_count: int
+    read_tokens: int
+    sequence_tokens: int
+    chunk_count: int
+    wall_ns: int
+
+    @property
+    def positions(self) -> int:
+        """Rows of `logits`."""
+        return len(self.logits) // self.vocabulary_count
+
+    def numpy(self) -> "numpy.ndarray[Any, Any]":
+        """The logits as a numpy array [positions, vocabulary] on the same memory."""
+        import numpy
+        return numpy.frombuffer(self.logits, dtype=numpy.float32).reshape(
+            self.positions, self.vocabulary_count)
+
+    def top(self, count: int = 5) -> list[tuple[int, float]]:
+        """The likeliest next tokens after the last position, with their probabilities."""
+        if not self.logits:
+            return []
+        row = self.logits[-self.vocabulary_count:]
+        order = sorted(range(len(row)), key=lambda token: (-row[token], token))[:count]
+        largest = max(row)
+        total = math.fsum(math.exp(value - largest) for value in row)
+        return [(token, math.exp(row[token] - largest) / total) for token in order]
+
+
+class _Trampoline:
+    """Hands progress to Python and keeps what it raises until the call has returned."""
+
+    def __init__(self, function: Optional[ProgressFunction]) -> None:
+        self.function = function
+        self.raised: Optional[BaseException] = None
+
+    def __call__(self, _user_data: Any, pointer: Any) -> int:
+        try:
+            if self.function is None:
+                return 0
+            raw = pointer.contents
+            stop = self.function(Progress(raw.done_tokens, raw.total_tokens, raw.chunk_tokens,
+                                          raw.layer, raw.layer_count))
+            return 1 if stop else 0
+        except BaseException as error:  # an interrupt too: it is raised again after the call
+            self.raised = error
+            return 1
+
+
+class Session:
+    """
+    A pack on a device with its KV cache. One thread at a time, but for cancel().
+
+    device      "cpu" or "cuda:0"
+    budget      bytes of device memory to stay within; 0: all of it
+    context     longest sequence in tokens; 0: the library's default
+    chunk       tokens that pass all layers together; 0: chosen
+    path        how experts are multiplied: "auto", "fp16", "fused,8:fp16"
+    kv          "f16", "q8_0" or "f32"
+    experts     "auto", "stream" or "resident"
+    """
+
+    def __init__(self, pack: Pack, *, device: str = "cpu", budget: int = 0, host_budget: int = 0,
+                 context: int = 0, prompt: int = 0, chunk: int = 0, sequences: int = 1,
+                 path: str = "auto", kv: str = "f16", experts: str = "auto", threads: int = 0,
+                 blas: bool = True) -> None:
+        self._handle: Optional[c_void_p] = None
+        self._prefill: Optional[c_void_p] = None
+        plan = sized(s.strata_plan_options)
+        plan.kv_format = _choice("kv", kv, _KV)
+        plan.experts = _choice("experts", experts, _EXPERTS)
+        plan.sequence_count = sequences
+        plan.device_budget_bytes = budget
+        plan.host_budget_bytes = host_budget
+        plan.context_tokens = context
+        plan.prompt_tokens = prompt
+        plan.chunk_tokens = chunk
+        plan.path = path.encode()
+        options = sized(s.strata_session_options)
+        options.thread_count = threads
+        options.device = device.encode()
+        options.plan_options.contents = plan
+        options.blas = 0 if blas else 1
+        made = c_void_p()
+        check(library().strata_session_create(pack.handle, byref(options), byref(made)))
+        self._handle = made
+        self._vocabulary: int = library().strata_session_logits_count(made)
+
+    def close(self) -> None:
+        """Ends the session and frees what it owns."""
+        if self._prefill is not None:
+            library().strata_prefill_destroy(self._prefill)
+            self._prefill = None
+        if self._handle is not None:
+            library().strata_session_destroy(self._handle)
+            self._handle = None
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    @property
+    def handle(self) -> c_void_p:
+        """The strata_session pointer."""
+        if self._handle is None:
+            raise ValueError("the session is closed")
+        return self._handle
+
+    @property
+    def vocabulary_count(self) -> int:
+        """Values of one position's logits."""
+        return self._vocabulary
+
+    @property
+    def stats(self) -> SessionStats:
+        """What the session has done since it was created."""
+        raw = sized(s.strata_session_stats)
+        check(library().strata_session_stats_get(self.handle, byref(raw)))
+        return SessionStats(*(getattr(raw, field) for field in SessionStats._fields))
+
+    def length(self, sequence: int = 0) -> int:
+        """Tokens that a sequence holds."""
+        tokens = c_uint64()
+        check(library().strata_session_length(self.handle, sequence, byref(tokens)))
+        return tokens.value
+
+    def truncate(self, length: int, sequence: int = 0) -> int:
+        """Cuts a sequence to at most `length` tokens; returns the length reached."""
+        reached = c_uint64()
+        check(library().strata_session_truncate(self.handle, sequence, length, byref(reached)))
+        return reached.value
+
+    def cancel(self) -> None:
+        """Stops the call that runs in another thread, which raises Cancelled."""
+        library().strata_session_cancel(self.handle)
+
+    def prefill(self, tokens: Sequence[int], *, logits: str = "last", sequence: int = 0,
+                progress: Optional[ProgressFunction] = None) -> PrefillResult:
+        """
+        Reads a prompt: appends its tokens to a sequence and returns the logits asked for ("last",
+        "all" or "none"). `progress` is called once a layer; a true answer stops the prompt, which
+        raises Cancelled, and so does an exception, which comes out of this call.
+        """
+        ids = (c_int32 * len(tokens))(*tokens)
+        mode = _choice("logits", logits, _LOGITS)
+        rows = {c.LOGITS_LAST: 1, c.LOGITS_ALL: len(tokens), c.LOGITS_NONE: 0}[mode]
+        out = array("f", bytes(4 * rows * self._vocabulary))
+        trampoline = _Trampoline(progress)
+        request = sized(s.strata_prefill_request)
+        request.sequence_id = sequence
+        request.tokens = ids
+        request.token_count = len(tokens)
+        if rows:
+            request.logits = (c_float * len(out)).from_buffer(out)
+        request.logits_capacity = len(out)
+        request.logits_mode = mode
+        request.progress_fn = s.progress_fn(trampoline)
+        result = sized(s.strata_prefill_result)
+        status = library().strata_prefill_run(self._ready(), byref(request), byref(result))
+        if trampoline.raised is not None:
+            raise trampoline.raised
+        check(status)
+        request.logits = None  # lets go of the array's buffer
+        return PrefillResult(out, self._vocabulary, result.read_tokens, result.sequence_tokens,
+                             result.chunk_count, result.wall_ns)
+
+    def _ready(self) -> c_void_p:
+        if self._prefill is None:
+            made = c_void_p()
+            check(library().strata_prefill_create(self.handle, None, byref(made)))
+            self._prefill = made
+        return self._prefill
+
+
+def _choice(what: str, name: str, names: dict[str, int]) -> int:
+    if name not in names:
+        raise ValueError(f"{what} is {name!r}; it must be one of {', '.join(names)}")
+    return names[name]

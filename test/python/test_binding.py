@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: MIT
+"""The binding on a real pack: STRATA_TEST_PACK names it, STRATA_LIBRARY the library."""
+import array
+import math
+import os
+import threading
+import unittest
+
+import strata
+from strata import constants
+
+PACK = os.environ["STRATA_TEST_PACK"]
+PROMPT = list(range(3, 40))
+
+
+class PackTest(unittest.TestCase):
+    def test_info_and_layers(self):
+        with strata.Pack(PACK) as pack:
+            info = pack.info
+            self.assertTrue(info.runnable, info.runnable_reason)
+            self.assertGreater(info.layer_count, 0)
+            self.assertEqual(len(pack.layers), info.layer_count)
+            self.assertEqual(info.file_bytes, os.path.getsize(PACK))
+            for layer in pack.layers:
+                if layer.expert_count:
+                    self.assertEqual(layer.expert_count, info.expert_count)
+                    self.assertIsNotNone(layer.gate_format)
+                    self.assertGreater(layer.down_blob_bytes, 0)
+
+    def test_tensors(self):
+        with strata.Pack(PACK) as pack:
+            tensors = pack.tensors
+            self.assertEqual(len(tensors), pack.info.tensor_count)
+            embedding = next(t for t in tensors if t.name == "token_embd.weight")
+            self.assertEqual(embedding.shape, (pack.info.width, pack.info.vocabulary_count))
+
+    def test_metadata(self):
+        with strata.Pack(PACK) as pack:
+            self.assertEqual(pack.metadata["general.architecture"], pack.info.architecture)
+            self.assertEqual(len(list(pack.metadata)), pack.info.metadata_count)
+            with self.assertRaises(KeyError):
+                pack.metadata["no.such.key"]
+            self.assertNotIn("no.such.key", pack.metadata)
+
+    def test_tokens(self):
+        with strata.Pack(PACK) as pack:
+            if not pack.info.token_count:
+                self.skipTest("the pack has no vocabulary")
+            pieces = [pack.token_bytes(t) for t in PROMPT]
+            self.assertEqual(pack.text(PROMPT), b"".join(pieces).decode("utf-8", "replace"))
+            self.assertGreater(len(pack.token(5).stored), 0)
+            with self.assertRaises(strata.StrataError):
+                pack.token(pack.info.token_count)
+
+    def test_errors_carry_status_and_detail(self):
+        with self.assertRaises(strata.StrataError) as caught:
+            strata.Pack("/no/such/pack.gguf")
+        self.assertEqual(caught.exception.status, constants.ERR_IO)
+        self.assertEqual(caught.exception.name, "STRATA_ERR_IO")
+        self.assertIn("/no/such/pack.gguf", caught.exception.detail)
+        self.assertIn("STRATA_ERR_IO", str(caught.exception))
+        with self.assertRaises(strata.StrataError) as caught:
+            strata.Pack(__file__)
+        self.assertEqual(caught.exception.status, constants.ERR_FORMAT)
+
+    def test_closed(self):
+        pack = strata.Pack(PACK)
+        pack.close()
+        pack.close()
+        with self.assertRaises(ValueError):
+            pack.tensors
+
+
+class SessionTest(unittest.TestCase):
+    def setUp(self):
+        self.pack = strata.Pack(PACK)
+        self.session = strata.Session(self.pack, context=128, chunk=16, kv="f32", blas=False)
+
+    def tearDown(self):
+        self.session.close()
+        self.pack.close()
+
+    def test_last_and_all_logits_agree(self):
+        last = self.session.prefill(PROMPT)
+        self.assertIsInstance(last.logits, array.array)
+        self.assertEqual(last.positions, 1)
+        self.assertEqual(last.read_tokens, len(PROMPT))
+        self.assertEqual(self.session.length(), len(PROMPT))
+        self.assertEqual(self.session.truncate(0), 0)
+        every = self.session.prefill(PROMPT, logits="all")
+        self.assertEqual(every.positions, len(PROMPT))
+        self.assertEqual(every.logits[-self.session.vocabulary_count:], last.logits)
+        self.assertTrue(all(map(math.isfinite, every.logits)))
+
+    def test_a_prompt_goes_on(self):
+        whole = self.session.prefill(PROMPT)
+        self.session.truncate(0)
+        none = self.session.prefill(PROMPT[:16], logits="none")
+        self.assertEqual((len(none.logits), none.positions, none.top()), (0, 0, []))
+        rest = self.session.prefill(PROMPT[16:])
+        self.assertEqual(rest.sequence_tokens, len(PROMPT))
+        worst = max(abs(a - b) for a, b in zip(whole.logits, rest.logits))
+        self.assertLess(worst, 1e-4)
+
+    def test_top(self):
+        answer = self.session.prefill(PROMPT)
+        top = answer.top(3)
+        self.assertEqual(len(top), 3)
+        self.assertEqual(answer.logits[top[0][0]], max(answer.logits))
+        self.assertTrue(1 >= top[0][1] >= top[1][1] >= top[2][1] > 0)
+        everything = answer.top(len(answer.logits))
+        self.assertAlmostEqual(sum(p for _, p in everything), 1, places=6)
+
+    def test_numpy(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("numpy is not installed")
+        answer = self.session.prefill(PROMPT, logits="all")
+        view = answer.numpy()
+        self.assertEqual(view.shape, (len(PROMPT), self.session.vocabulary_count))
+        self.assertTrue(numpy.array_equal(view.ravel(), numpy.array(answer.logits)))
+
+    def test_progress(self):
+        seen = []
+        self.session.prefill(PROMPT, progress=seen.append)
+        self.assertGreaterEqual(len(seen), self.pack.info.layer_count * 3)
+        shares = [p.share for p in seen]
+        self.assertEqual(shares, sorted(shares))
+        self.assertEqual(seen[0].total_tokens, len(PROMPT))
+
+    def test_progress_stops(self):
+        with self.assertRaises(strata.Cancelled) as caught:
+            self.session.prefill(PROMPT, progress=lambda p: p.done_tokens >= 16)
+        self.assertEqual(caught.exception.status, constants.ERR_CANCELLED)
+        self.assertEqual(self.session.length(), 16)
+        self.assertEqual(self.session.prefill(PROMPT[16:]).sequence_tokens, len(PROMPT))
+
+    def test_progress_exception_comes_out(self):
+        def fail(_progress):
+            raise RuntimeError("from the callback")
+        with self.assertRaisesRegex(RuntimeError, "from the callback"):
+            self.session.prefill(PROMPT, progress=fail)
+        self.session.truncate(0)
+        self.session.prefill(PROMPT)
+
+    def test_cancel_from_another_thread(self):
+        started = threading.Event()
+
+        def wait_for_cancel(_progress):
+            started.set()
+            canceller.join()
+
+        def cancel():
+            started.wait()
+            self.session.cancel()
+
+        canceller = threading.Thread(target=cancel)
+        canceller.start()
+        with self.assertRaises(strata.Cancelled):
+            self.session.prefill(PROMPT, progress=wait_for_cancel)
+
+    def test_stats(self):
+        self.session.prefill(PROMPT)
+        stats = self.session.stats
+        self.assertEqual(stats.prompt_tokens, len(PROMPT))
+        self.assertEqual(stats.prompt_chunks, 3)
+        self.assertGreater(stats.prompt_ns, 0)
+        self.assertGreater(stats.device_bytes, 0)
+
+    def test_bad_arguments(self):
+        with self.assertRaises(strata.StrataError) as caught:
+            self.session.prefill([0, 10 ** 9])
+        self.assertEqual(caught.exception.status, constants.ERR_INVALID_ARGUMENT)
+        with self.assertRaises(strata.StrataError):
+            self.session.prefill([])
+        with self.assertRaises(strata.StrataError):
+            self.session.prefill([1] * 129)
+        with self.assertRaises(strata.StrataError):
+            self.session.prefill(PROMPT, sequence=1)
+        with self.assertRaises(ValueError):
+            self.session.prefill(PROMPT, logits="some")
+        with self.assertRaises(ValueError):
+            strata.Session(self.pack, kv="f64")
+        with self.assertRaises(strata.StrataError) as caught:
+            strata.Session(self.pack, device="cuda:99")
+        self.assertEqual(caught.exception.status, constants.ERR_NO_DEVICE)
+
+    def test_the_pack_may_close_first(self):
+        self.pack.close()
+        self.assertEqual(self.session.prefill(PROMPT).read_tokens, len(PROMPT))
+
+
+class LibraryTest(unittest.TestCase):
+    def test_version_and_build(self):
+        self.assertRegex(strata.version(), r"^\d+\.\d+\.\d+$")
+        self.assertIn("cuda", strata.build_info())
+        self.assertIn("blas", strata.build_info())
+
+    def test_devices(self):
+        for device in strata.devices():
+            self.assertTrue(device.id.startswith("cuda:"))
+
+    def test_loads_once(self):
+        strata.load_library()
+        with self.assertRaises(RuntimeError):
+            strata.load_library("/somewhere/else.so")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+"""The binding's structures and constants are those of test/abi/layout.c, which the compiler checks."""
+import ctypes
+import pathlib
+import re
+import unittest
+
+from strata import _structs, constants
+
+LAYOUT = (pathlib.Path(__file__).parents[1] / "abi" / "layout.c").read_text()
+
+
+def bound():
+    return {name: kind for name, kind in vars(_structs).items()
+            if isinstance(kind, type) and issubclass(kind, ctypes.Structure)
+            and kind is not ctypes.Structure}
+
+
+class LayoutTest(unittest.TestCase):
+    def test_sizes(self):
+        sizes = dict(re.findall(r"^SIZE\((\w+), (\d+)\);$", LAYOUT, re.M))
+        self.assertTrue(bound())
+        for name, kind in bound().items():
+            self.assertEqual(ctypes.sizeof(kind), int(sizes[name]), name)
+
+    def test_fields(self):
+        for name, kind in bound().items():
+            rows = re.findall(rf"^FIELD\({name}, (\w+), (\d+), (\d+)\);$", LAYOUT, re.M)
+            self.assertEqual([row[0] for row in rows], [field[0] for field in kind._fields_], name)
+            for field, offset, size in rows:
+                place = getattr(kind, field)
+                self.assertEqual((place.offset, place.size), (int(offset), int(size)),
+                                 f"{name}.{field}")
+
+    def test_constants(self):
+        values = dict(re.findall(r"^VALUE\(STRATA_(\w+), (-?\d+)\);$", LAYOUT, re.M))
+        mine = {name: value for name, value in vars(constants).items() if name.isupper()}
+        self.assertEqual(mine, {name: int(value) for name, value in values.items()})
+
+
+if __name__ == "__main__":
+    unittest.main()
