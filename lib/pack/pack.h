@@ -18,9 +18,10 @@
 enum { STRATA__MAX_LAYERS = 512, STRATA__MAX_EXPERTS = 1024, STRATA__MAX_TOP_K = 16 };
 
 typedef struct strata__tensor {
-    const char *name; /* NUL-terminated, the pack's */
-    const void *data; /* in the mapping or the caller's memory */
-    uint64_t bytes;
+    const char *name;  /* NUL-terminated, the pack's */
+    const void *data;  /* in the mapping or the caller's memory */
+    uint64_t bytes;    /* 0 when the format is not decoded */
+    uint64_t offset;   /* of the data, from the start of its shard's data */
     uint64_t shape[4]; /* fastest dimension first, 1 beyond `dimensions` */
     uint32_t dimensions;
     uint32_t format; /* type id as in the file; strata__format_find tells whether it is decoded */

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef STRATA_PACK_ARCHITECTURES_ALL_H
+#define STRATA_PACK_ARCHITECTURES_ALL_H
+
+#include "pack/architecture.h"
+
+extern const strata__architecture strata__architecture_bailingmoe2;
+extern const strata__architecture strata__architecture_ernie4_5_moe;
+extern const strata__architecture strata__architecture_glm4moe;
+extern const strata__architecture strata__architecture_gpt_oss;
+extern const strata__architecture strata__architecture_granitemoe;
+extern const strata__architecture strata__architecture_hunyuan_moe;
+extern const strata__architecture strata__architecture_llama;
+extern const strata__architecture strata__architecture_minimax_m2;
+extern const strata__architecture strata__architecture_olmoe;
+extern const strata__architecture strata__architecture_qwen2moe;
+extern const strata__architecture strata__architecture_qwen3moe;
+
+#endif

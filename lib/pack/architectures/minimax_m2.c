@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* MiniMax-M2: query and key norms over the whole row, router with selection bias. */
+#include "pack/architecture.h"
+#include "pack/architectures/all.h"
+
+const strata__architecture strata__architecture_minimax_m2 = {
+    .name = "minimax-m2",
+    .rope_style = STRATA__ROPE_NEOX,
+    .qk_norm = STRATA__QK_NORM_ROW_BEFORE_ROPE,
+    .qk_norm_presence = STRATA__REQUIRED,
+    .gating = STRATA__GATING_SIGMOID,
+    .gating_key = true,
+    .normalise = STRATA__NORMALISE_ALWAYS,
+    .selection_bias = STRATA__REQUIRED,
+    .activation = STRATA__ACT_SWIGLU,
+    .ffn_norm = "ffn_norm.weight",
+    .expert_width = "feed_forward_length",
+    .load_attention = strata__attention_load_gqa,
+    .load_ffn = strata__ffn_load_experts,
+};
