@@ -15,7 +15,7 @@ BELOW = {
     "session": ["base", "pack", "layout", "device", "kernels", "text"],
     "api": ["base", "pack", "layout", "device", "kernels", "text", "session"],
 }
-ACCELERATOR = re.compile(r"(cuda|cublas|nvrtc|mma)", re.I)
+ACCELERATOR = re.compile(r"(cuda|cublas|nvrtc|\bmma\b)", re.I)
 MAY_SEE_CUDA = re.compile(r"^lib/(device|kernels)/(cuda/|cuda_|.*\.cu)")
 
 
