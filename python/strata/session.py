@@ -54,7 +54,7 @@ class SessionStats(NamedTuple):
 
 
 class PrefillResult(NamedTuple):
-    """Outcome of a prompt. `logits` holds one row of `vocabulary_count` values for each position."""
+    """Outcome of a prompt. `logits` holds `vocabulary_count` values for each position."""
 
     logits: "array[float]"
     vocabulary_count: int

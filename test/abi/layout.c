@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is frozen for ever on 64-bit platforms: SIZE(structure, bytes), FIELD(structure, field, offset,
- * bytes) and VALUE(constant, value). Written by make_layout.py; after a release a size may only grow
- * with appended fields, other lines never change, and lines are only added.
+ * What is frozen for ever on 64-bit platforms: SIZE(structure, bytes), FIELD(structure, field,
+ * offset, bytes) and VALUE(constant, value). Written by make_layout.py; after a release a size may
+ * only grow with appended fields, other lines never change, and lines are only added.
  */
 #include <stddef.h>
 
 #include <strata/strata.h>
 
+/* clang-format off */
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
-#define FIELD(type, field, offset, bytes)                                                          \
-    _Static_assert(offsetof(type, field) == (offset) && sizeof(((type *)0)->field) == (bytes),     \
+#define FIELD(type, field, offset, bytes) \
+    _Static_assert(offsetof(type, field) == (offset) && sizeof(((type *)0)->field) == (bytes), \
                    #type "." #field)
 #define VALUE(name, value) _Static_assert((name) == (value), #name)
 
-/* clang-format off */
 SIZE(strata_context_options, 48);
 FIELD(strata_context_options, struct_size, 0, 4);
 FIELD(strata_context_options, log_level, 4, 4);

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """
 Writes layout.c: the place and size of every field of every public structure and the value of every
-constant, as the compiler has them now. Run through regenerate.sh, and only when an ABI change is meant.
+constant, as the compiler has them now. Run through regenerate.sh, and only when an ABI change is
+meant.
 
   make_layout.py INCLUDE CC OUTPUT
 """
@@ -13,24 +14,23 @@ import tempfile
 
 import headers
 
-HEAD = """\
-/* SPDX-License-Identifier: MIT */
+HEAD = r"""/* SPDX-License-Identifier: MIT */
 /*
- * What is frozen for ever on 64-bit platforms: SIZE(structure, bytes), FIELD(structure, field, offset,
- * bytes) and VALUE(constant, value). Written by make_layout.py; after a release a size may only grow
- * with appended fields, other lines never change, and lines are only added.
+ * What is frozen for ever on 64-bit platforms: SIZE(structure, bytes), FIELD(structure, field,
+ * offset, bytes) and VALUE(constant, value). Written by make_layout.py; after a release a size may
+ * only grow with appended fields, other lines never change, and lines are only added.
  */
 #include <stddef.h>
 
 #include <strata/strata.h>
 
+/* clang-format off */
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type)
-#define FIELD(type, field, offset, bytes)                                                          \\
-    _Static_assert(offsetof(type, field) == (offset) && sizeof(((type *)0)->field) == (bytes),     \\
+#define FIELD(type, field, offset, bytes) \
+    _Static_assert(offsetof(type, field) == (offset) && sizeof(((type *)0)->field) == (bytes), \
                    #type "." #field)
 #define VALUE(name, value) _Static_assert((name) == (value), #name)
 
-/* clang-format off */
 """
 
 TAIL = """/* clang-format on */

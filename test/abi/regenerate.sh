@@ -9,5 +9,5 @@ here=$(cd "$(dirname "$0")" && pwd)
 include=$(cd "$here/../../include" && pwd)
 python3 "$here/make_layout.py" "$include" "${CC:-cc}" "$here/layout.c"
 abidw --headers-dir "$include" --no-corpus-path --no-comp-dir-path --no-show-locs \
-    --no-elf-needed --drop-private-types \
+    --no-elf-needed --exported-interfaces-only --drop-private-types \
     --out-file "$here/libstrata.abi" "$build/lib/libstrata.so.0"

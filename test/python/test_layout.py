@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The binding's structures and constants are those of test/abi/layout.c, which the compiler checks."""
+"""The binding's structures and constants are those of test/abi/layout.c, which is compiled."""
 import ctypes
 import pathlib
 import re
