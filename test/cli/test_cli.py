@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: MIT
+"""
+The strata tool as its users see it: exit codes, messages, text and JSON. STRATA_TOOL names the
+program, STRATA_TEST_PACK a small pack.
+"""
+import array
+import json
+import math
+import os
+import pathlib
+import pty
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOL = os.environ["STRATA_TOOL"]
+PACK = os.environ["STRATA_TEST_PACK"]
+TOKENS = "3,4,5,6,7,8,9,10"
+
+
+def run(*arguments, **options):
+    return subprocess.run([TOOL, *arguments], capture_output=True, text=True, timeout=120,
+                          **options)
+
+
+def read_until(terminal, text):
+    """What a program writes to its terminal, until `text` comes or the terminal closes."""
+    seen = ""
+    while text is None or text not in seen:
+        try:
+            piece = os.read(terminal, 4096)
+        except OSError:  # the other side is closed
+            piece = b""
+        if not piece:
+            os.close(terminal)
+            break
+        seen += piece.decode()
+    return seen
+
+
+class UsageTest(unittest.TestCase):
+    def assert_usage(self, text, *arguments):
+        done = run(*arguments)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertIn(text, done.stderr)
+
+    def test_no_command(self):
+        self.assert_usage("Usage: strata COMMAND")
+
+    def test_unknown_command(self):
+        self.assert_usage('no command "frob"', "frob")
+
+    def test_missing_and_extra_pack(self):
+        self.assert_usage("name a pack", "inspect")
+        self.assert_usage("one pack only", "inspect", PACK, PACK)
+        self.assert_usage("name a pack", "prefill", "--random", "3")
+
+    def test_unknown_option(self):
+        self.assert_usage("unrecognized option", "inspect", PACK, "--frob")
+
+    def test_prompt_is_given_once(self):
+        self.assert_usage("give one of --tokens", "prefill", PACK)
+        self.assert_usage("give one of --tokens", "prefill", PACK, "--random", "3",
+                          "--tokens", "1")
+
+    def test_bad_values(self):
+        for option, value in [("--budget", "12XB"), ("--budget", "0"), ("--context", "0"),
+                              ("--context", "-4"), ("--chunk", "x"), ("--kv", "f64"),
+                              ("--experts", "some"), ("--threads", "0"), ("--random", "0"),
+                              ("--seed", "1.5"), ("--top", "many"), ("--host-budget", "")]:
+            self.assert_usage(option + ":", "prefill", PACK, "--random", "3", option, value)
+
+    def test_all_logits_wants_a_file(self):
+        self.assert_usage("--all-logits goes with --logits", "prefill", PACK, "--random", "3",
+                          "--all-logits")
+
+    def test_help_and_version(self):
+        for arguments in (["--help"], ["inspect", "--help"], ["prefill", "--help"], ["--version"]):
+            done = run(*arguments)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
+            self.assertIn("strata", done.stdout)
+
+
+class FailureTest(unittest.TestCase):
+    def assert_failure(self, status, text, *arguments):
+        done = run(*arguments)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertIn(text, done.stderr)
+        self.assertIn(status, done.stderr)
+        done = run(*arguments, "--json")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(json.loads(done.stdout)["error"]["status"], status)
+
+    def test_no_such_file(self):
+        self.assert_failure("STRATA_ERR_IO", "/no/such.gguf", "inspect", "/no/such.gguf")
+
+    def test_no_pack(self):
+        self.assert_failure("STRATA_ERR_FORMAT", "cannot open the pack", "inspect", __file__)
+
+    def test_no_such_device(self):
+        self.assert_failure("STRATA_ERR_NO_DEVICE", "cuda:77", "prefill", PACK, "--tokens", TOKENS,
+                            "--device", "cuda:77")
+
+    def test_token_beyond_the_vocabulary(self):
+        self.assert_failure("STRATA_ERR_INVALID_ARGUMENT", "2000000000", "prefill", PACK,
+                            "--tokens", "3,2000000000")
+
+    def test_prompt_longer_than_the_context(self):
+        self.assert_failure("STRATA_ERR_INVALID_ARGUMENT", "context", "prefill", PACK,
+                            "--random", "9", "--context", "8")
+
+    def test_tokens_that_are_none(self):
+        done = run("prefill", PACK, "--tokens", "1,two")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not a list of token ids", done.stderr)
+        done = run("prefill", PACK, "--tokens-file", "/no/such/file")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/no/such/file: cannot be read", done.stderr)
+
+    def test_a_full_disk_is_a_failure(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([TOOL, "inspect", PACK], stdout=full, stderr=subprocess.PIPE,
+                                  text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot write", done.stderr)
+
+
+class InspectTest(unittest.TestCase):
+    def test_text(self):
+        done = run("inspect", PACK)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for word in ("architecture", "runnable      yes", "layers", "experts", "gate"):
+            self.assertIn(word, done.stdout)
+
+    def test_json(self):
+        done = run("inspect", PACK, "--json", "--tensors", "--metadata")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        answer = json.loads(done.stdout)
+        self.assertEqual(answer["file_bytes"], os.path.getsize(PACK))
+        self.assertEqual(len(answer["layers"]), answer["layer_count"])
+        self.assertEqual(len(answer["tensors"]), answer["tensor_count"])
+        self.assertEqual(len(answer["metadata"]), answer["metadata_count"])
+        self.assertEqual(answer["metadata"]["general.architecture"], answer["architecture"])
+        blobs = sum(layer["expert_count"] * (layer["gate_blob_bytes"] + layer["up_blob_bytes"]
+                                             + layer["down_blob_bytes"])
+                    for layer in answer["layers"] if layer["expert_count"])
+        self.assertEqual(blobs, answer["expert_bytes"])
+        self.assertEqual(len(done.stdout.splitlines()), 1)
+
+
+class PrefillTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def prefill(self, *arguments):
+        done = run("prefill", PACK, "--json", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def logits(self, *arguments):
+        path = self.folder / "out.f32"
+        self.prefill("--logits", str(path), "--kv", "f32", "--no-blas", *arguments)
+        values = array.array("f", path.read_bytes())
+        if sys.byteorder == "big":
+            values.byteswap()
+        return values
+
+    def test_text(self):
+        done = run("prefill", PACK, "--tokens", TOKENS, "--top", "4")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        lines = done.stdout.splitlines()
+        self.assertEqual([line.split()[0] for line in lines[:4]],
+                         ["pack", "prompt", "read", "next"])
+        self.assertEqual(len(lines), 3 + 4)
+
+    def test_json(self):
+        answer = self.prefill("--tokens", TOKENS, "--top", "7")
+        self.assertEqual(answer["prompt"]["token_count"], 8)
+        self.assertEqual(answer["result"]["read_tokens"], 8)
+        self.assertEqual(answer["device"], "cpu")
+        chances = [candidate["probability"] for candidate in answer["next"]]
+        self.assertEqual(len(chances), 7)
+        self.assertEqual(chances, sorted(chances, reverse=True))
+        self.assertTrue(0 < sum(chances) <= 1 + 1e-9)
+
+    def test_token_sources_agree(self):
+        listed = self.logits("--tokens", TOKENS)
+        path = self.folder / "tokens.txt"
+        path.write_text(TOKENS.replace(",", "\n") + "\n")
+        self.assertEqual(self.logits("--tokens-file", str(path)), listed)
+        piped = run("prefill", PACK, "--json", "--kv", "f32", "--no-blas", "--tokens-file", "-",
+                    input=TOKENS)
+        self.assertEqual(json.loads(piped.stdout)["prompt"]["token_count"], 8)
+
+    def test_logits_files(self):
+        vocabulary = json.loads(run("inspect", PACK, "--json").stdout)["vocabulary_count"]
+        last = self.logits("--tokens", TOKENS)
+        every = self.logits("--tokens", TOKENS, "--all-logits")
+        self.assertEqual(len(last), vocabulary)
+        self.assertEqual(len(every), 8 * vocabulary)
+        self.assertEqual(every[-vocabulary:], last)
+        self.assertTrue(all(map(math.isfinite, every)))
+        best = self.prefill("--tokens", TOKENS, "--kv", "f32", "--no-blas")["next"][0]
+        self.assertEqual(last[best["token"]], max(last))
+
+    def test_bits_do_not_depend_on_chunks(self):
+        whole = self.logits("--random", "50", "--seed", "3")
+        self.assertEqual(self.logits("--random", "50", "--seed", "3", "--chunk", "7"), whole)
+        self.assertNotEqual(self.logits("--random", "50", "--seed", "4"), whole)
+
+    def test_chunk_option_is_used(self):
+        answer = self.prefill("--random", "50", "--chunk", "7")
+        self.assertEqual(answer["result"]["chunk_count"], 8)
+
+    def test_unwritable_logits(self):
+        done = run("prefill", PACK, "--tokens", TOKENS, "--logits", "/no/such/folder/out.f32")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/no/such/folder/out.f32", done.stderr)
+
+    def test_progress_on_a_terminal(self):
+        terminal, theirs = pty.openpty()
+        running = subprocess.Popen([TOOL, "prefill", PACK, "--random", "300", "--chunk", "10"],
+                                   stdout=subprocess.PIPE, stderr=theirs)
+        os.close(theirs)
+        drawn = read_until(terminal, None)
+        running.communicate(timeout=60)
+        self.assertEqual(running.returncode, 0)
+        self.assertIn("of 300 tokens", drawn)
+        self.assertTrue(drawn.endswith("\r\x1b[K"))
+
+    def test_an_interrupt_stops_the_prompt(self):
+        terminal, theirs = pty.openpty()
+        running = subprocess.Popen([TOOL, "prefill", PACK, "--random", "4000", "--context", "4000",
+                                    "--chunk", "8", "--threads", "1", "--no-blas"],
+                                   stdout=subprocess.PIPE, stderr=theirs)
+        os.close(theirs)
+        read_until(terminal, "tokens/s")
+        running.send_signal(signal.SIGINT)
+        messages = read_until(terminal, None)
+        out, _ = running.communicate(timeout=60)
+        self.assertEqual(running.returncode, 1, messages)
+        self.assertEqual(out, b"")
+        self.assertIn("STRATA_ERR_CANCELLED", messages)
+
+
+if __name__ == "__main__":
+    unittest.main()
