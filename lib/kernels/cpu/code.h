@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* The inner loops that are compiled once per instruction set, behind one table. */
+#ifndef STRATA_KERNELS_CPU_CODE_H
+#define STRATA_KERNELS_CPU_CODE_H
+
+#include <stdint.h>
+
+#include "kernels/cpu/decode.h"
+
+enum {
+    STRATA__TILE_OUTPUTS = 8,  /* weight rows of a product tile */
+    STRATA__TILE_ROWS = 32,    /* most activation rows of a product tile; also 16 and 8 */
+    STRATA__TILE_MIN_ROWS = 8, /* what a row count is rounded up to */
+    STRATA__K_STEP = 256,      /* values of K that are added up before they join the sum */
+    STRATA__KEY_STEP = 64      /* keys of an attention step */
+};
+
+/* One step of attention for `width` columns (pairs of a row and a head) and STRATA__KEY_STEP keys.
+ */
+typedef struct strata__softmax_step {
+    float *scores;        /* [KEY_STEP][width]: in logits, out exp(logit * scale - maximum) */
+    float *maximum;       /* [width] running */
+    float *sum;           /* [width] running */
+    float *correction;    /* [width] out: what earlier outputs are multiplied with */
+    const int32_t *first; /* [width] first key of the step that a column sees */
+    const int32_t *last;  /* [width] one behind the last one */
+    uint32_t width;       /* 8, 16 or 32 */
+    float scale;
+} strata__softmax_step;
+
+typedef struct strata__cpu_code {
+    /*
+     * sums[n][r] (+)= sum over k ascending of weights[n][k] * packed[k][r], for 8 outputs n and
+     * `width` rows r (8, 16 or 32). The products of a call are added from zero and then, unless
+     * `first`, to what sums holds. A sum depends on its own row and output alone.
+     */
+    void (*product)(const float *packed, uint32_t width, const float *weights,
+                    uint32_t weight_stride, uint32_t k, float *sums, uint32_t sum_stride,
+                    int first);
+    /* packed[k][r] = rows[r][k] * factor[r] * gain[k]; rows at or above `rows` give zeros. */
+    void (*pack)(const float *const *sources, const float *factor, const float *gain, uint32_t rows,
+                 uint32_t width, uint32_t k, float *packed);
+    /* out[i] = activation(gate[i], up[i]); may be in place */
+    void (*activate)(uint32_t activation, const float *gate, const float *up, uint32_t n,
+                     float *out);
+    void (*softmax)(const strata__softmax_step *step);
+    /* columns[r][c] *= factor[c] for `rows` rows of `width` columns */
+    void (*scale_columns)(float *columns, uint32_t rows, uint32_t width, const float *factor);
+    /* out[c][r] = in[r][c]; rows is a multiple of 8 */
+    void (*transpose)(const float *in, uint32_t in_stride, uint32_t rows, uint32_t columns,
+                      float *out, uint32_t out_stride);
+    double (*sum_squares)(const float *values, uint32_t n);
+    /* Round to nearest even, beyond the largest half to the largest half; NaN stays NaN. */
+    void (*to_half)(const float *values, uint32_t n, uint16_t *halves);
+} strata__cpu_code;
+
+extern const strata__cpu_code strata__code_base;
+#if defined(STRATA__HAVE_X86_LEVELS)
+extern const strata__cpu_code strata__code_avx2;
+extern const strata__cpu_code strata__code_avx512;
+#endif
+
+/* The table of a level, at most the best one. */
+const strata__cpu_code *strata__cpu_code_of(strata__cpu_level level);
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+#include "kernels/cpu/product.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* Width of the next tile of a group with `rows` rows left: never more than seven rows of padding.
+ */
+static uint32_t tile_width(uint32_t rows)
+{
+    return rows > 24 ? 32 : rows > 8 ? 16 : 8;
+}
+
+static uint32_t padded_rows(uint32_t rows)
+{
+    return (rows + STRATA__TILE_MIN_ROWS - 1) / STRATA__TILE_MIN_ROWS * STRATA__TILE_MIN_ROWS;
+}
+
+static uint32_t tile_count(uint32_t rows)
+{
+    uint32_t count = 0;
+    for (uint32_t row = 0; row < rows; row += tile_width(rows - row))
+        count++;
+    return count;
+}
+
+strata_status strata__product_check_scratch(const char *what, const strata__scratch *scratch,
+                                            uint32_t inputs)
+{
+    uint64_t least = (uint64_t)STRATA__TILE_MIN_ROWS * inputs * sizeof(float);
+    if (scratch->data && scratch->bytes >= least)
+        return STRATA_OK;
+    return strata__fail(STRATA_ERR_BUFFER_TOO_SMALL,
+                        "%s: scratch of %" PRIu64 " bytes, at least %" PRIu64 " needed", what,
+                        scratch->data ? scratch->bytes : 0, least);
+}
+
+static void pack_tile(void *user_data, uint32_t item, uint32_t worker)
+{
+    const strata__product_job *job = user_data;
+    const strata__product_group *group = job->groups;
+    const float *sources[STRATA__TILE_ROWS];
+    float factors[STRATA__TILE_ROWS];
+    uint32_t row = 0;
+    (void)worker;
+    while (group + 1 < job->groups + job->group_count && group[1].first_tile <= item)
+        group++;
+    for (uint32_t t = group->first_tile; t < item; t++)
+        row += tile_width(group->rows - row);
+    uint32_t width = tile_width(group->rows - row), rows = group->rows - row;
+    rows = rows < width ? rows : width;
+    for (uint32_t r = 0; r < rows; r++) {
+        uint32_t source = group->first_row + row + r;
+        if (job->row_index)
+            source = job->row_index[source];
+        sources[r] = job->rows + (size_t)source * job->inputs;
+        factors[r] = job->row_factor ? job->row_factor[source] : 1.0f;
+    }
+    job->cpu->code->pack(sources, factors, job->gain, rows, width, job->inputs,
+                         (float *)job->scratch.data +
+                             (size_t)(group->packed_row + row) * job->inputs);
+}
+
+/* Values [k, k + count) of `outputs` weight rows, STRATA__WEIGHT_STRIDE apart. */
+static void decode_weights(const strata__product_job *job, uint32_t format, const uint8_t *weights,
+                           uint32_t first_output, uint32_t outputs, uint32_t k, uint32_t count,
+                           float *out)
+{
+    const strata__format_info *info = strata__format_find(format);
+    size_t row_bytes = (size_t)(job->inputs / info->block_values) * info->block_bytes;
+    const uint8_t *block =
+        weights + first_output * row_bytes + (size_t)(k / info->block_values) * info->block_bytes;
+    for (uint32_t n = 0; n < outputs; n++, block += row_bytes)
+        strata__decode_row_level(job->cpu->level, format, block, count,
+                                 out + (size_t)n * STRATA__WEIGHT_STRIDE);
+}
+
+/* All tiles of a group against the weights of one K step. */
+static void multiply_tiles(const strata__product_job *job, const strata__product_group *group,
+                           const float *weights, uint32_t k, uint32_t count, float *sums,
+                           uint32_t stride)
+{
+    const float *packed =
+        (const float *)job->scratch.data + (size_t)group->packed_row * job->inputs;
+    for (uint32_t row = 0; row < group->rows;) {
+        uint32_t width = tile_width(group->rows - row);
+        job->cpu->code->product(packed + (size_t)row * job->inputs + (size_t)k * width, width,
+                                weights, STRATA__WEIGHT_STRIDE, count, sums + row, stride, k == 0);
+        row += width;
+    }
+}
+
+static void multiply_item(void *user_data, uint32_t item, uint32_t worker)
+{
+    const strata__product_job *job = user_data;
+    uint32_t per_group = (job->outputs + STRATA__TILE_OUTPUTS - 1) / STRATA__TILE_OUTPUTS;
+    const strata__product_group *group = job->groups + item / per_group;
+    float *weights = strata__cpu_workspace(job->cpu, worker);
+    strata__product_sums out = {
+        .group = group,
+        .stride = padded_rows(group->rows),
+        .first_output = item % per_group * STRATA__TILE_OUTPUTS,
+    };
+    out.outputs = job->outputs - out.first_output;
+    if (out.outputs > STRATA__TILE_OUTPUTS)
+        out.outputs = STRATA__TILE_OUTPUTS;
+    out.sums[0] = weights + STRATA__TILE_OUTPUTS * STRATA__WEIGHT_STRIDE;
+    out.sums[1] = out.sums[0] + STRATA__TILE_OUTPUTS * STRATA__GROUP_ROWS;
+    for (uint32_t k = 0; k < job->inputs; k += STRATA__K_STEP) {
+        uint32_t count = job->inputs - k < STRATA__K_STEP ? job->inputs - k : STRATA__K_STEP;
+        for (uint32_t m = 0; m < job->matrices; m++) {
+            decode_weights(job, job->formats[m], group->weights[m], out.first_output, out.outputs,
+                           k, count, weights);
+            multiply_tiles(job, group, weights, k, count, out.sums[m], out.stride);
+        }
+    }
+    job->finish(job, &out);
+}
+
+void strata__product_flush(strata__product_job *job)
+{
+    uint32_t per_group = (job->outputs + STRATA__TILE_OUTPUTS - 1) / STRATA__TILE_OUTPUTS;
+    strata__pool_run(job->cpu->pool, job->tiles, pack_tile, job);
+    strata__pool_run(job->cpu->pool, job->group_count * per_group, multiply_item, job);
+    job->group_count = 0;
+    job->tiles = 0;
+    job->packed_rows = 0;
+}
+
+void strata__product_add(strata__product_job *job, const void *first, const void *second,
+                         uint32_t tag, uint32_t first_row, uint32_t rows)
+{
+    uint64_t room = job->scratch.bytes / ((uint64_t)job->inputs * sizeof(float));
+    uint32_t capacity = room > UINT32_MAX ? UINT32_MAX : (uint32_t)room;
+    capacity -= capacity % STRATA__TILE_MIN_ROWS;
+    while (rows) {
+        if (job->group_count == STRATA__BATCH_GROUPS || job->packed_rows == capacity)
+            strata__product_flush(job);
+        uint32_t left = capacity - job->packed_rows;
+        uint32_t most = left < STRATA__GROUP_ROWS ? left : STRATA__GROUP_ROWS;
+        uint32_t take = rows < most ? rows : most;
+        /* An expert is cut only when it does not fit an empty scratch: a cut decodes twice. */
+        if (take < rows && take < STRATA__GROUP_ROWS && job->packed_rows) {
+            strata__product_flush(job);
+            continue;
+        }
+        job->groups[job->group_count++] = (strata__product_group){
+            .weights = {first, second},
+            .tag = tag,
+            .first_row = first_row,
+            .rows = take,
+            .first_tile = job->tiles,
+            .packed_row = job->packed_rows,
+        };
+        job->tiles += tile_count(take);
+        job->packed_rows += padded_rows(take);
+        first_row += take;
+        rows -= take;
+    }
+}
