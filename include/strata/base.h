@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * strata/base.h: export macros, version, status codes and the detail text of the last error.
+/**
+ * @file
+ * Export macros, version, status codes and the detail text of the last error.
  *
  * Conventions of every strata header
  *
@@ -28,6 +29,7 @@
 
 #include <stdint.h>
 
+/** Marks what the library exports. */
 #if defined(STRATA_STATIC)
 #define STRATA_API
 #elif defined(__GNUC__)
@@ -36,17 +38,21 @@
 #define STRATA_API
 #endif
 
+/** Marks results that must be looked at. */
 #if defined(__GNUC__)
-#define STRATA_NODISCARD           __attribute__((warn_unused_result))
+#define STRATA_NODISCARD __attribute__((warn_unused_result))
+/** Marks what is kept for old programs only. */
 #define STRATA_DEPRECATED(message) __attribute__((deprecated(message)))
 #else
 #define STRATA_NODISCARD
 #define STRATA_DEPRECATED(message)
 #endif
 
+/** Opens the declarations of a header for C++. */
 #if defined(__cplusplus)
 #define STRATA_BEGIN_DECLS extern "C" {
-#define STRATA_END_DECLS   }
+/** Closes what STRATA_BEGIN_DECLS opened. */
+#define STRATA_END_DECLS }
 #else
 #define STRATA_BEGIN_DECLS
 #define STRATA_END_DECLS
@@ -54,8 +60,8 @@
 
 /** Version of the headers; strata_version_number() tells that of the loaded library. */
 #define STRATA_VERSION_MAJOR 0
-#define STRATA_VERSION_MINOR 1
-#define STRATA_VERSION_PATCH 0
+#define STRATA_VERSION_MINOR 1 /**< see STRATA_VERSION_MAJOR */
+#define STRATA_VERSION_PATCH 0 /**< see STRATA_VERSION_MAJOR */
 /** major * 1000000 + minor * 1000 + patch. */
 #define STRATA_VERSION_NUMBER                                                                      \
     (STRATA_VERSION_MAJOR * 1000000 + STRATA_VERSION_MINOR * 1000 + STRATA_VERSION_PATCH)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* strata/context.h: what the library needs of the application: a log and an allocator. */
+/**
+ * @file
+ * What the library needs of the application: a log and an allocator.
+ */
 #ifndef STRATA_CONTEXT_H
 #define STRATA_CONTEXT_H
 

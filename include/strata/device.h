@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* strata/device.h: the accelerators of this machine. The CPU is always there, under the name "cpu".
+/**
+ * @file
+ * The accelerators of this machine. The CPU is always there, under the name "cpu".
  */
 #ifndef STRATA_DEVICE_H
 #define STRATA_DEVICE_H

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* strata/pack.h: an opened model file and what it says. Nothing here needs a device. */
+/**
+ * @file
+ * An opened model file and what it says. Nothing here needs a device.
+ */
 #ifndef STRATA_PACK_H
 #define STRATA_PACK_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * strata/plan.h: every byte known before one is allocated. A plan is made from a pack and numbers
+/**
+ * @file
+ * Every byte known before one is allocated. A plan is made from a pack and numbers
  * about a device; it needs no device, no driver and no tensor data.
  */
 #ifndef STRATA_PLAN_H

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* strata/prefill.h: reading prompts. */
+/**
+ * @file
+ * Reading prompts.
+ */
 #ifndef STRATA_PREFILL_H
 #define STRATA_PREFILL_H
 

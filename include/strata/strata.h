@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* strata/strata.h: everything. */
+/**
+ * @file
+ * Everything.
+ */
 #ifndef STRATA_STRATA_H
 #define STRATA_STRATA_H
 
