@@ -43,11 +43,12 @@ const char *strata_version_string(void)
 
 int32_t strata_version_check(uint32_t major, uint32_t minor, uint32_t patch)
 {
-    if (major != STRATA_VERSION_MAJOR)
-        return major < STRATA_VERSION_MAJOR;
-    if (minor != STRATA_VERSION_MINOR)
-        return minor < STRATA_VERSION_MINOR;
-    return patch <= STRATA_VERSION_PATCH;
+    const uint32_t own[] = {STRATA_VERSION_MAJOR, STRATA_VERSION_MINOR, STRATA_VERSION_PATCH};
+    const uint32_t asked[] = {major, minor, patch};
+    for (int part = 0; part < 3; part++)
+        if (own[part] != asked[part])
+            return own[part] > asked[part];
+    return 1;
 }
 
 const char *strata_build_info(uint32_t index)
