@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of CUDA kernels: facts, creation, and the way from the interface to the launches. */
+#include "base/cuda_code.h"
+#include "kernels/cuda/group.h"
+#include "kernels/cuda/products.h"
+
+namespace
+{
+
+struct cuda_kernels {
+    strata__kernels base;
+    strata__allocator allocator;
+    strata__cuda_state state;
+};
+
+void destroy(strata__kernels *kernels)
+{
+    if (!kernels)
+        return;
+    strata__allocator allocator = reinterpret_cast<cuda_kernels *>(kernels)->allocator;
+    strata__free(&allocator, kernels, sizeof(cuda_kernels));
+}
+
+#define STRATA__OPERATION(name)                                                                    \
+    strata_status name(strata__kernels *kernels, void *stream, const strata__##name##_args *args)  \
+    {                                                                                              \
+        return strata__cuda_##name(&reinterpret_cast<cuda_kernels *>(kernels)->state,              \
+                                   static_cast<cudaStream_t>(stream), args);                       \
+    }
+
+STRATA__OPERATION(embed)
+STRATA__OPERATION(norm)
+STRATA__OPERATION(dense)
+STRATA__OPERATION(qkv)
+STRATA__OPERATION(attention)
+STRATA__OPERATION(router)
+STRATA__OPERATION(select)
+STRATA__OPERATION(group)
+STRATA__OPERATION(activate)
+STRATA__OPERATION(gate_up)
+STRATA__OPERATION(down)
+STRATA__OPERATION(combine)
+
+const strata__kernels_ops operations = {
+    destroy, embed, norm,     dense,   qkv,  attention, router,
+    select,  group, activate, gate_up, down, combine,
+};
+
+void fill_facts(strata__kernels_facts *facts)
+{
+    facts->activation_bytes = 2;
+    facts->row_scale_bytes = 4;
+    facts->decode_bytes_per_value = 2;
+    for (uint32_t format = 0; format < STRATA__FORMAT_LIMIT; format++)
+        if (strata__format_find(format)) {
+            facts->coverage[STRATA__PATH_DIRECT] |= 1ull << format;
+            facts->coverage[STRATA__PATH_FP16] |= 1ull << format;
+        }
+    facts->group_scratch_bytes_per_expert = STRATA__GROUP_BYTES_PER_EXPERT;
+}
+
+strata_status read_state(const strata__cuda_kernels_options *options, strata__cuda_state *state)
+{
+    cudaDeviceProp properties;
+    strata_status status =
+        strata__cuda_status(cudaGetDeviceProperties(&properties, options->device_ordinal),
+                            "asking for the device's properties");
+    if (status != STRATA_OK)
+        return status;
+    state->device_ordinal = options->device_ordinal;
+    state->compute_capability = (uint32_t)(properties.major * 10 + properties.minor);
+    state->multiprocessors = (uint32_t)properties.multiProcessorCount;
+    state->shared_memory_bytes = properties.sharedMemPerBlockOptin;
+    if (state->compute_capability < 80)
+        return strata__fail(STRATA_ERR_UNSUPPORTED,
+                            "cuda: %s has compute capability %d.%d: at least 8.0 is needed",
+                            properties.name, properties.major, properties.minor);
+    state->level = options->level == 80 || state->compute_capability != 90 ? 80 : 90;
+#if defined(STRATA__HAVE_SM90A)
+    state->hopper_products = state->level == 90;
+#endif
+    return STRATA_OK;
+}
+
+strata_status load(strata__cuda_state *state)
+{
+    strata_status (*const loads[])(void) = {
+        strata__cuda_decode_load, strata__cuda_direct_load,       strata__cuda_float_rows_load,
+        strata__cuda_rows_load,   strata__cuda_router_load,       strata__cuda_select_load,
+        strata__cuda_group_load,  strata__cuda_product_sm80_load,
+    };
+    strata_status status = STRATA_OK;
+    for (strata_status (*one)(void) : loads)
+        if (status == STRATA_OK)
+            status = one();
+#if defined(STRATA__HAVE_SM90A)
+    if (status == STRATA_OK && state->hopper_products)
+        status = strata__cuda_product_sm90_load();
+#endif
+    return status == STRATA_OK ? strata__cuda_attention_load(state) : status;
+}
+
+/* With the device current, which the caller's is again afterwards. */
+strata_status load_on_device(strata__cuda_state *state)
+{
+    int caller = 0;
+    strata_status status =
+        strata__cuda_status(cudaGetDevice(&caller), "asking for the current device");
+    if (status == STRATA_OK)
+        status =
+            strata__cuda_status(cudaSetDevice(state->device_ordinal), "making the device current");
+    if (status != STRATA_OK)
+        return status;
+    status = load(state);
+    (void)cudaSetDevice(caller);
+    return status;
+}
+
+} /* namespace */
+
+strata_status strata__cuda_status(cudaError_t code, const char *what)
+{
+    if (code == cudaSuccess)
+        return STRATA_OK;
+    (void)cudaGetLastError();
+    return strata__fail(strata__cuda_code_status((int)code), "cuda: %s: %s (%s)", what,
+                        cudaGetErrorName(code), cudaGetErrorString(code));
+}
+
+strata_status strata__cuda_load_kernels(const void *const *kernels, uint32_t count,
+                                        uint32_t shared_bytes)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        cudaFuncAttributes attributes;
+        cudaError_t code = cudaFuncGetAttributes(&attributes, kernels[i]);
+        if (code == cudaSuccess && shared_bytes)
+            code = cudaFuncSetAttribute(kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        (int)shared_bytes);
+        if (code != cudaSuccess)
+            return strata__cuda_status(code, "loading kernels");
+    }
+    return STRATA_OK;
+}
+
+extern "C" strata_status strata__cuda_kernels_create(const strata__cuda_kernels_options *options,
+                                                     strata__kernels **out)
+{
+    cuda_kernels *kernels =
+        static_cast<cuda_kernels *>(strata__calloc(options->allocator, 1, sizeof(cuda_kernels)));
+    if (!kernels)
+        return strata__fail_memory(sizeof(cuda_kernels), "the cuda kernels");
+    kernels->base.ops = &operations;
+    kernels->allocator = *options->allocator;
+    fill_facts(&kernels->base.facts);
+    strata_status status = read_state(options, &kernels->state);
+    if (status == STRATA_OK)
+        status = load_on_device(&kernels->state);
+    if (status != STRATA_OK) {
+        destroy(&kernels->base);
+        return status;
+    }
+    *out = &kernels->base;
+    return STRATA_OK;
+}

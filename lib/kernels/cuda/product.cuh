@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the grouped products share, whatever instructions they use: which tile comes next, and what
+ * becomes of a tile's sums.
+ *
+ * A launch's tiles are numbered expert by expert; an expert with no rows has none. Within an expert
+ * they go down panels of up to sixteen tiles of rows, then across the outputs, so that tiles which
+ * run together share weights and rows in the second-level cache. Every row's sums are formed by the
+ * same instructions in the same order, wherever the row lies in a tile.
+ */
+#ifndef STRATA_KERNELS_CUDA_PRODUCT_CUH
+#define STRATA_KERNELS_CUDA_PRODUCT_CUH
+
+#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/products.h"
+
+static constexpr uint32_t PANEL_TILES = 16;
+
+struct product_tile {
+    uint32_t expert;    /* of the launch */
+    uint32_t first_row; /* sorted row */
+    uint32_t rows;      /* 1 to STRATA__TILE_ROWS */
+    uint32_t column;    /* tile across the outputs */
+};
+
+/* Tiles of rows before each expert of the launch. */
+struct tile_table {
+    uint32_t before[STRATA__PASS_EXPERTS + 1];
+};
+
+static __device__ __forceinline__ void rows_of_expert(const strata__cuda_range &range, uint32_t e,
+                                                      uint32_t *first, uint32_t *end)
+{
+    *first = range.first_row;
+    *end = range.first_row + range.rows;
+    if (range.offsets) {
+        *first = max(range.offsets[e], *first);
+        *end = min(range.offsets[e + 1], *end);
+    }
+}
+
+/* All threads of the block; ends with a barrier. */
+static __device__ __forceinline__ void build_tile_table(tile_table &table,
+                                                        const strata__cuda_range &range)
+{
+    for (uint32_t e = threadIdx.x; e < range.experts; e += blockDim.x) {
+        uint32_t first, end;
+        rows_of_expert(range, e, &first, &end);
+        uint32_t rows = end > first ? end - first : 0;
+        table.before[e] = (rows + STRATA__TILE_ROWS - 1) / STRATA__TILE_ROWS;
+    }
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        uint32_t carried = 0;
+        for (uint32_t base = 0; base < range.experts; base += 32) {
+            uint32_t e = base + threadIdx.x;
+            uint32_t own = e < range.experts ? table.before[e] : 0, sum = own;
+#pragma unroll
+            for (uint32_t step = 1; step < 32; step *= 2) {
+                uint32_t other = __shfl_up_sync(0xffffffffu, sum, step);
+                sum += threadIdx.x >= step ? other : 0;
+            }
+            if (e < range.experts)
+                table.before[e] = carried + sum - own;
+            carried += __shfl_sync(0xffffffffu, sum, 31);
+        }
+        if (threadIdx.x == 0)
+            table.before[range.experts] = carried;
+    }
+    __syncthreads();
+}
+
+/* Tile number `index` of a launch with `columns` tiles across; false past the end. */
+static __device__ __forceinline__ bool find_tile(const tile_table &table,
+                                                 const strata__cuda_range &range, uint32_t columns,
+                                                 uint32_t index, product_tile *tile)
+{
+    uint32_t row_tile = index / columns, low = 0, high = range.experts;
+    if (row_tile >= table.before[range.experts])
+        return false;
+    while (high - low > 1) {
+        uint32_t middle = (low + high) / 2;
+        if (table.before[middle] <= row_tile)
+            low = middle;
+        else
+            high = middle;
+    }
+    uint32_t tiles = table.before[low + 1] - table.before[low];
+    uint32_t within = index - table.before[low] * columns;
+    uint32_t panel = within / (PANEL_TILES * columns);
+    uint32_t panel_tiles = min(PANEL_TILES, tiles - panel * PANEL_TILES);
+    within -= panel * PANEL_TILES * columns;
+    uint32_t first, end;
+    rows_of_expert(range, low, &first, &end);
+    tile->expert = low;
+    tile->column = within / panel_tiles;
+    tile->first_row = first + (panel * PANEL_TILES + within % panel_tiles) * STRATA__TILE_ROWS;
+    tile->rows = min(end - tile->first_row, (uint32_t)STRATA__TILE_ROWS);
+    return true;
+}
+
+/* The block's next tile at or after *index, which moves past it. Whole warps call it. */
+static __device__ __forceinline__ bool next_tile(const tile_table &table,
+                                                 const strata__product_args &args, uint32_t columns,
+                                                 uint32_t *index, product_tile *tile)
+{
+    while (find_tile(table, args.range, columns, *index, tile)) {
+        *index += gridDim.x;
+        if (!args.fix)
+            return true;
+        bool scaled = false;
+        for (uint32_t r = threadIdx.x % 32; r < tile->rows; r += 32)
+            scaled |= args.out_scale[tile->first_row + r - args.range.first_row] > 1.0f;
+        if (__any_sync(0xffffffffu, scaled))
+            return true;
+    }
+    return false;
+}
+
+/* Row of `in` of a sorted row. */
+static __device__ __forceinline__ uint32_t input_row(const strata__product_args &args,
+                                                     uint32_t sorted_row)
+{
+    return args.in_row ? args.in_row[sorted_row] : sorted_row - args.range.first_row;
+}
+
+/*
+ * A value for an activation row. Without `fix` a value beyond half's range only raises the row's
+ * scale; the launch with `fix` that follows writes such rows again with the scale they came to.
+ */
+static __device__ __forceinline__ float row_value(const strata__product_args &args, uint32_t row,
+                                                  float inverse, float value)
+{
+    if (!args.fix && fabsf(value) > HALF_MAX)
+        atomicMax(reinterpret_cast<int *>(args.out_scale + row),
+                  __float_as_int(row_scale_of(fabsf(value))));
+    return value * inverse;
+}
+
+static __device__ __forceinline__ float bias_at(const float *bias, uint64_t index)
+{
+    return bias ? __ldg(bias + index) : 0.0f;
+}
+
+/* One row's two neighbouring outputs. */
+static __device__ __forceinline__ void store_pair(const strata__product_args &args, uint32_t row,
+                                                  uint32_t column, float y0, float y1,
+                                                  float inverse)
+{
+    bool second = column + 1 < args.end;
+    if (args.mode == STRATA__DENSE_STORE_ROWS) {
+        uint64_t at = (uint64_t)row * args.outputs + column;
+        __half *out = reinterpret_cast<__half *>(args.out_rows) + at;
+        y0 = row_value(args, row, inverse, y0);
+        out[0] = __float2half_rn(y0);
+        if (second)
+            out[1] = __float2half_rn(row_value(args, row, inverse, y1));
+        return;
+    }
+    float *out = args.out + (uint64_t)row * args.out_stride + column;
+    if (second && args.out_stride % 2 == 0) {
+        float2 *pair = reinterpret_cast<float2 *>(out);
+        float2 old = {0.0f, 0.0f};
+        if (args.mode == STRATA__DENSE_ADD_F32)
+            old = *pair;
+        *pair =
+            args.mode == STRATA__DENSE_ADD_F32 ? float2{old.x + y0, old.y + y1} : float2{y0, y1};
+        return;
+    }
+    out[0] = args.mode == STRATA__DENSE_ADD_F32 ? out[0] + y0 : y0;
+    if (second)
+        out[1] = args.mode == STRATA__DENSE_ADD_F32 ? out[1] + y1 : y1;
+}
+
+/*
+ * The sums of a strip: rows `row` and `row + 8` of the tile, image columns `column` + 8 j + 2 q +
+ * {0, 1} for lane = 4 r + q of the warp, as sums[j][0, 1] and sums[j][2, 3]. Whole warps call it.
+ */
+template <int COUNT>
+static __device__ __forceinline__ void store_strip(const strata__product_args &args,
+                                                   const product_tile &tile, uint32_t row,
+                                                   uint32_t column, const float (&sums)[COUNT][4])
+{
+    uint32_t q = threadIdx.x % 4, expert = args.range.first_expert + tile.expert;
+    float expert_scale = args.expert_scale ? args.expert_scale[expert] : 1.0f;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        if (row + 8 * h >= tile.rows)
+            continue;
+        uint32_t sorted = tile.first_row + row + 8 * h, out_row = sorted - args.range.first_row;
+        float in_scale = args.in_scale ? args.in_scale[input_row(args, sorted)] : 1.0f;
+        float factor =
+            args.alpha * expert_scale * (args.row_factor ? args.row_factor[out_row] : 1.0f);
+        float inverse = args.fix ? 1.0f / args.out_scale[out_row] : 1.0f;
+#pragma unroll
+        for (int j = 0; j < COUNT; j++) {
+            uint32_t c = column + 8 * j + 2 * q;
+            if (c >= args.end)
+                continue;
+            uint64_t bias = (uint64_t)expert * args.outputs + c;
+            float b0 = bias_at(args.bias, bias);
+            float b1 = c + 1 < args.end ? bias_at(args.bias, bias + 1) : 0.0f;
+            store_pair(args, out_row, c, (sums[j][2 * h] * in_scale + b0) * factor,
+                       (sums[j][2 * h + 1] * in_scale + b1) * factor, inverse);
+        }
+    }
+}
+
+/* Two neighbouring hidden values from the sums of gate and up. */
+static __device__ __forceinline__ uint32_t hidden_pair(const strata__product_args &args,
+                                                       uint32_t row, uint64_t bias, float in_scale,
+                                                       float inverse, const float *gate,
+                                                       const float *up)
+{
+    float v0 = activate(args.activation, gate[0] * in_scale + bias_at(args.bias, bias),
+                        up[0] * in_scale + bias_at(args.up_bias, bias));
+    float v1 = activate(args.activation, gate[1] * in_scale + bias_at(args.bias, bias + 1),
+                        up[1] * in_scale + bias_at(args.up_bias, bias + 1));
+    return pack_halves(row_value(args, row, inverse, v0), row_value(args, row, inverse, v1));
+}
+
+/*
+ * As above for a paired image: sums[j] with even j are of gate, those after of up. Neighbouring
+ * lanes exchange what they have so that each stores eight bytes and a row's lanes 32.
+ */
+template <int COUNT>
+static __device__ __forceinline__ void
+store_paired_strip(const strata__product_args &args, const product_tile &tile, uint32_t row,
+                   uint32_t column, const float (&sums)[COUNT][4])
+{
+    static_assert(COUNT % 4 == 0, "two groups of outputs are exchanged");
+    uint32_t q = threadIdx.x % 4, odd = q & 1, expert = args.range.first_expert + tile.expert;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        bool valid = row + 8 * h < tile.rows;
+        uint32_t sorted = tile.first_row + (valid ? row + 8 * h : 0);
+        uint32_t out_row = sorted - args.range.first_row;
+        float in_scale = args.in_scale ? args.in_scale[input_row(args, sorted)] : 1.0f;
+        float inverse = args.fix ? 1.0f / args.out_scale[out_row] : 1.0f;
+#pragma unroll
+        for (int j = 0; j < COUNT; j += 4) {
+            uint32_t first = (column + 8 * j) / 2, halves[2];
+#pragma unroll
+            for (int p = 0; p < 2; p++) {
+                uint32_t c = first + 8 * p + 2 * q;
+                halves[p] = 0;
+                if (valid && c < args.end)
+                    halves[p] =
+                        hidden_pair(args, out_row, (uint64_t)expert * args.outputs + c, in_scale,
+                                    inverse, &sums[j + 2 * p][2 * h], &sums[j + 2 * p + 1][2 * h]);
+            }
+            uint32_t other = __shfl_xor_sync(0xffffffffu, odd ? halves[0] : halves[1], 1);
+            uint2 four = odd ? uint2{other, halves[1]} : uint2{halves[0], other};
+            uint32_t c = first + 8 * odd + 2 * (q & 2);
+            if (valid && c < args.end)
+                *reinterpret_cast<uint2 *>(args.out_rows + (uint64_t)out_row * args.outputs + c) =
+                    four;
+        }
+    }
+}
+
+/* Blocks of a launch: every multiprocessor has one, unless there are fewer tiles. */
+static inline uint32_t product_blocks(uint32_t multiprocessors, const strata__product_args *args,
+                                      uint32_t columns)
+{
+    uint64_t tiles =
+        (uint64_t)(args->range.rows / STRATA__TILE_ROWS + args->range.experts) * columns;
+    if (!args->range.offsets)
+        tiles =
+            (uint64_t)((args->range.rows + STRATA__TILE_ROWS - 1) / STRATA__TILE_ROWS) * columns;
+    return tiles < multiprocessors ? (uint32_t)tiles : multiprocessors;
+}
+
+#endif

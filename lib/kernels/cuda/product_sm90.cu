@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The grouped product with the instructions of sm_90a: tiles of 128 rows by 256 image columns.
+ *
+ * Three warpgroups. One only loads: its threads gather the activation rows with cp.async, swizzled
+ * as they land, and one of them starts a bulk copy for each 16 KiB block of the image. The other
+ * two multiply 64 rows each by the same 256 columns. Four stages of 64 values go round between
+ * them: a stage's `full` barrier completes when both kinds of copies have landed, its `empty`
+ * barrier when all eight multiplying warps have left it. Loading runs ahead across tiles, so that
+ * the next tile's first stages land while this one's results are stored.
+ *
+ * cp.async counts as ordinary writes, which wgmma sees only after a fence by their threads. So a
+ * thread hands a stage over LAG stages after it started its copies: it waits for them, fences and
+ * arrives. LAG is at most STAGES - 2: a stage is left only once the one after it is being
+ * multiplied, which must have been handed over by then.
+ */
+#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/product.cuh"
+
+namespace
+{
+
+constexpr uint32_t GROUP = 128, THREADS = 3 * GROUP;
+constexpr uint32_t STAGES = 4, LAG = 2;
+constexpr uint32_t TILE_SLABS = 2;
+constexpr uint32_t STAGE_BYTES = (1 + TILE_SLABS) * STRATA__BLOCK_BYTES;
+constexpr uint32_t SHARED_BYTES = STAGES * STAGE_BYTES;
+constexpr uint32_t COPIES = STRATA__BLOCK_BYTES / 16 / GROUP; /* of rows, a loading thread */
+constexpr uint32_t HALF_TILE = STRATA__TILE_ROWS / 2;
+
+static_assert(LAG <= STAGES - 2, "see above");
+
+struct shared_state {
+    uint64_t full[STAGES];
+    uint64_t empty[STAGES];
+    tile_table table;
+};
+
+__device__ __forceinline__ uint32_t shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+__device__ __forceinline__ void copy_16(uint32_t to, const void *from, bool valid)
+{
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from),
+                 "r"(valid ? 16 : 0)
+                 : "memory");
+}
+
+__device__ __forceinline__ void commit_copies()
+{
+    asm volatile("cp.async.commit_group;\n" ::: "memory");
+}
+
+template <uint32_t PENDING> __device__ __forceinline__ void wait_copies()
+{
+    asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
+}
+
+/* A place in the ring of stages. */
+struct ring_place {
+    uint32_t stage, parity;
+
+    __device__ __forceinline__ void advance()
+    {
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        parity ^= stage == 0;
+    }
+};
+
+__device__ __forceinline__ uint32_t full_of(uint32_t barriers, uint32_t stage)
+{
+    return barriers + stage * 8;
+}
+
+__device__ __forceinline__ uint32_t empty_of(uint32_t barriers, uint32_t stage)
+{
+    return barriers + (STAGES + stage) * 8;
+}
+
+/* The thread's copies have landed, and it lets the tensor cores see them. */
+__device__ __forceinline__ void hand_over(uint32_t full)
+{
+    fence_async_proxy();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        barrier_arrive(full);
+}
+
+__device__ __forceinline__ void load_image(const strata__product_args &args,
+                                           const product_tile &tile, uint32_t k_blocks,
+                                           uint32_t block, uint32_t stage, uint32_t full)
+{
+    uint32_t slab = tile.column * TILE_SLABS;
+    uint32_t slabs = min(TILE_SLABS, args.slabs - slab);
+    const uint8_t *from =
+        args.image +
+        (((uint64_t)tile.expert * args.slabs + slab) * k_blocks + block) * STRATA__BLOCK_BYTES;
+    barrier_arrive_expect(full, slabs * STRATA__BLOCK_BYTES);
+    for (uint32_t s = 0; s < slabs; s++)
+        copy_bulk(stage + (1 + s) * STRATA__BLOCK_BYTES,
+                  from + (uint64_t)s * k_blocks * STRATA__BLOCK_BYTES, STRATA__BLOCK_BYTES, full);
+}
+
+__device__ __forceinline__ void load_tiles(const strata__product_args &args,
+                                           const tile_table &table, uint32_t barriers,
+                                           uint32_t stages, uint32_t columns, uint32_t k_blocks)
+{
+    uint32_t r = threadIdx.x / 8, c = threadIdx.x % 8, index = blockIdx.x, started = 0;
+    uint32_t target = r * 128 + ((c ^ (r & 7)) << 4);
+    ring_place place = {0, 0}, due = {0, 0};
+    product_tile tile;
+    while (next_tile(table, args, columns, &index, &tile)) {
+        const uint16_t *row[COPIES];
+#pragma unroll
+        for (uint32_t i = 0; i < COPIES; i++) {
+            uint32_t in_tile = r + i * (GROUP / 8);
+            uint32_t sorted = tile.first_row + (in_tile < tile.rows ? in_tile : 0);
+            row[i] = args.in + (uint64_t)input_row(args, sorted) * args.inputs + c * 8;
+        }
+        for (uint32_t block = 0; block < k_blocks; block++) {
+            uint32_t stage = stages + place.stage * STAGE_BYTES;
+            bool inside = block * STRATA__BLOCK_VALUES + c * 8 < args.inputs;
+            barrier_wait(empty_of(barriers, place.stage), place.parity ^ 1);
+            if (threadIdx.x == 0)
+                load_image(args, tile, k_blocks, block, stage, full_of(barriers, place.stage));
+#pragma unroll
+            for (uint32_t i = 0; i < COPIES; i++) {
+                bool valid = inside && r + i * (GROUP / 8) < tile.rows;
+                copy_16(stage + target + i * (GROUP / 8) * 128,
+                        row[i] + (valid ? block * STRATA__BLOCK_VALUES : 0), valid);
+            }
+            commit_copies();
+            place.advance();
+            if (++started > LAG) {
+                wait_copies<LAG>();
+                hand_over(full_of(barriers, due.stage));
+                due.advance();
+            }
+        }
+    }
+    wait_copies<0>();
+    for (; due.stage != place.stage; due.advance())
+        hand_over(full_of(barriers, due.stage));
+}
+
+__device__ __forceinline__ void leave_stage(uint32_t empty)
+{
+    if (threadIdx.x % 32 == 0)
+        barrier_arrive(empty);
+}
+
+/* 64 values of the group's 64 x 256 sums. */
+__device__ __forceinline__ void multiply_stage(float (&sums)[32][4], uint32_t rows,
+                                               uint32_t weights, bool first)
+{
+    uint64_t a = operand_at(rows), b = operand_at(weights);
+    products_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        multiply_64x256x16(sums, a + 2 * k, b + 2 * k, !(first && k == 0));
+    products_commit();
+}
+
+template <bool PAIRED>
+__device__ __forceinline__ void multiply_tiles(const strata__product_args &args,
+                                               const tile_table &table, uint32_t barriers,
+                                               uint32_t stages, uint32_t columns, uint32_t k_blocks)
+{
+    uint32_t group_row = (threadIdx.x / GROUP - 1) * HALF_TILE, index = blockIdx.x;
+    ring_place place = {0, 0};
+    product_tile tile;
+    while (next_tile(table, args, columns, &index, &tile)) {
+        if (group_row >= tile.rows) {
+            for (uint32_t block = 0; block < k_blocks; block++) {
+                barrier_wait(full_of(barriers, place.stage), place.parity);
+                leave_stage(empty_of(barriers, place.stage));
+                place.advance();
+            }
+            continue;
+        }
+        float sums[32][4];
+        uint32_t previous = 0;
+        for (uint32_t block = 0; block < k_blocks; block++) {
+            uint32_t stage = stages + place.stage * STAGE_BYTES;
+            barrier_wait(full_of(barriers, place.stage), place.parity);
+            multiply_stage(sums, stage + group_row * 128, stage + STRATA__BLOCK_BYTES, block == 0);
+            products_wait<1>();
+            if (block > 0)
+                leave_stage(empty_of(barriers, previous));
+            previous = place.stage;
+            place.advance();
+        }
+        products_wait<0>();
+        leave_stage(empty_of(barriers, previous));
+        uint32_t row = group_row + threadIdx.x % GROUP / 32 * 16 + threadIdx.x % 32 / 4;
+        uint32_t column = (args.first_slab + tile.column * TILE_SLABS) * STRATA__SLAB_ROWS;
+        if (PAIRED)
+            store_paired_strip(args, tile, row, column, sums);
+        else
+            store_strip(args, tile, row, column, sums);
+    }
+}
+
+template <bool PAIRED>
+__global__ __launch_bounds__(THREADS,
+                             1) void product(const __grid_constant__ strata__product_args args)
+{
+    extern __shared__ __align__(1024) uint8_t stage_memory[];
+    __shared__ shared_state state;
+    uint32_t barriers = shared_address(state.full), stages = shared_address(stage_memory);
+    uint32_t columns = (args.slabs + TILE_SLABS - 1) / TILE_SLABS;
+    uint32_t k_blocks = (args.inputs + STRATA__BLOCK_VALUES - 1) / STRATA__BLOCK_VALUES;
+    if (threadIdx.x == 0) {
+        for (uint32_t s = 0; s < STAGES; s++) {
+            barrier_init(full_of(barriers, s), GROUP / 32 + 1);
+            barrier_init(empty_of(barriers, s), 2 * GROUP / 32);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
+    }
+    build_tile_table(state.table, args.range);
+    if (threadIdx.x < GROUP) {
+        registers_lower<56>();
+        load_tiles(args, state.table, barriers, stages, columns, k_blocks);
+    } else {
+        registers_raise<224>();
+        multiply_tiles<PAIRED>(args, state.table, barriers, stages, columns, k_blocks);
+    }
+}
+
+} /* namespace */
+
+strata_status strata__cuda_product_sm90_load(void)
+{
+    const void *kernels[] = {reinterpret_cast<const void *>(product<false>),
+                             reinterpret_cast<const void *>(product<true>)};
+    return strata__cuda_load_kernels(kernels, 2, SHARED_BYTES);
+}
+
+strata_status strata__cuda_product_sm90(uint32_t multiprocessors, cudaStream_t stream, bool paired,
+                                        const strata__product_args *args)
+{
+    uint32_t columns = (args->slabs + TILE_SLABS - 1) / TILE_SLABS;
+    uint32_t blocks = product_blocks(multiprocessors, args, columns);
+    if (paired)
+        product<true><<<blocks, THREADS, SHARED_BYTES, stream>>>(*args);
+    else
+        product<false><<<blocks, THREADS, SHARED_BYTES, stream>>>(*args);
+    return strata__cuda_status(cudaGetLastError(), "multiplying");
+}
