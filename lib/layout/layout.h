@@ -12,8 +12,8 @@
  * region what reading prompts needs on top, the host region page-locked host memory. Offsets count
  * from the base of the region, which must be aligned to layout->alignment_bytes.
  *
- *   session  | weights | KV pages | page table | state | expert cache | decode work ... |
- *   prompt   | residual | tokens | segments | pointers | ring | arena                   |
+ *   session  | weights | KV pages | page table | state | decode work | expert cache |
+ *   prompt   | residual | tokens | segments | pointers | ring | arena |
  *   arena    = the largest configuration; one table of buffers per configuration
  *
  * A configuration is a path, a band of rows and a kind of layer. Its buffers come from one table of
@@ -143,7 +143,7 @@ typedef enum strata__layout_buffer_id {
     STRATA__BUFFER_ROUTER_LOGITS,  /* float32 [tile][experts] */
     STRATA__BUFFER_EXPERT_IDS,     /* int32 [chunk][top_k] */
     STRATA__BUFFER_EXPERT_WEIGHTS, /* float32 [chunk][top_k] */
-    STRATA__BUFFER_OFFSETS,        /* uint32 [experts + 1] */
+    STRATA__BUFFER_OFFSETS,        /* one row: uint32 [experts + 1] */
     STRATA__BUFFER_SORTED_ROW,     /* uint32 [chunk * top_k] */
     STRATA__BUFFER_SORTED_INDEX,   /* uint32 [chunk][top_k] */
     STRATA__BUFFER_GROUP_SCRATCH,  /* bytes */
@@ -226,7 +226,8 @@ typedef struct strata__layout_facts {
     uint64_t group_scratch_bytes_per_expert;
     uint64_t group_scratch_bytes_fixed;
     double link_bytes_per_second;
-    double link_latency_seconds; /* of one copy */
+    double link_latency_seconds;     /* of one copy */
+    double staging_bytes_per_second; /* host to device of memory that is not page-locked */
     double memory_bytes_per_second;
     double launch_seconds; /* of one kernel on the stream */
     double dense_flops;

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+#include "layout/cost.h"
+
+#include "layout/demand.h"
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double ceil_div(uint64_t a, uint64_t b)
+{
+    return (double)((a + b - 1) / b);
+}
+
+uint64_t strata__layout_ns(double seconds)
+{
+    double ns = seconds * 1e9;
+    uint64_t whole;
+    if (!(ns < 1e19))
+        return (uint64_t)1e19;
+    whole = (uint64_t)ns;
+    return whole + (ns > (double)whole);
+}
+
+double strata__layout_touched(const strata__layout_problem *problem, uint32_t rows)
+{
+    double base = 1.0 - (double)problem->geometry.top_k / problem->geometry.experts;
+    double untouched = 1;
+    for (; rows; rows >>= 1, base *= base)
+        if (rows & 1)
+            untouched *= base;
+    return 1 - untouched;
+}
+
+double strata__layout_expert_seconds(const strata__layout_problem *problem,
+                                     const strata__layout_spec *spec,
+                                     const strata__layout_layer *layer, uint32_t path,
+                                     uint32_t rows)
+{
+    const strata__layout_facts *f = &problem->facts;
+    const strata__layout_geometry *g = &problem->geometry;
+    uint64_t pairs = (uint64_t)rows * g->top_k;
+    double touched = g->experts * strata__layout_touched(problem, rows);
+    double per_expert = (double)pairs / touched;
+    double values = 3.0 * g->width * layer->expert_width;
+    double blob = (double)layer->gate_bytes + (double)layer->up_bytes + (double)layer->down_bytes;
+    double launches = ceil_div(pairs, strata__layout_expert_rows(problem, spec, rows));
+    double rate = f->path_flops[path] * per_expert / (per_expert + f->path_half_rows[path]);
+    double row_bytes = 8.0 * g->width + 2.0 * layer->expert_width * f->activation_bytes;
+    double moved = (double)pairs * row_bytes;
+    double kernels = 4 * launches;
+    uint64_t k = g->width > layer->expert_width ? g->width : layer->expert_width;
+    if (path != STRATA__LAYOUT_DIRECT) {
+        double held = (double)strata__layout_scratch_rows(problem, spec, k, UINT64_MAX / 2) *
+                      (double)k * f->decode_bytes_per_value;
+        double decoded = values * f->decode_bytes_per_value;
+        moved += (touched + launches - 1) * (blob + 2 * decoded);
+        kernels += 2 * larger(launches, touched * decoded / held);
+    }
+    return larger(2 * values * (double)pairs / rate, touched * blob / f->memory_bytes_per_second) +
+           moved / f->memory_bytes_per_second + kernels * f->launch_seconds;
+}
+
+double strata__layout_dense_seconds(const strata__layout_problem *problem,
+                                    const strata__layout_spec *spec,
+                                    const strata__layout_layer *layer, uint32_t rows)
+{
+    const strata__layout_facts *f = &problem->facts;
+    const strata__layout_geometry *g = &problem->geometry;
+    double width = g->width, q = (double)layer->heads * layer->head_size;
+    double kv = (double)layer->kv_heads * layer->head_size;
+    double inner = layer->expert_width ? layer->shared_width : layer->ffn_width;
+    double values = width * (2 * q + 2 * kv + 3 * inner);
+    double tiles = ceil_div(rows, strata__layout_dense_rows(spec, rows));
+    double held = (double)strata__layout_scratch_rows(problem, spec, g->width, UINT64_MAX / 2) *
+                  width * f->decode_bytes_per_value;
+    double decoded, kernels, moved;
+    if (layer->expert_width)
+        values += width * g->experts;
+    decoded = values * f->decode_bytes_per_value;
+    moved = tiles * ((double)layer->dense_bytes + 2 * decoded);
+    moved += rows * (4.0 * g->residual_streams * width * 6 + 12 * (q + 2 * kv) + 12 * inner);
+    kernels = tiles * (12 + 2 * larger(1, decoded / held));
+    return 2 * values * rows / f->dense_flops + moved / f->memory_bytes_per_second +
+           kernels * f->launch_seconds;
+}
+
+double strata__layout_attention_seconds(const strata__layout_problem *problem,
+                                        const strata__layout_spec *spec,
+                                        const strata__layout_layer *layer, uint32_t rows,
+                                        double position)
+{
+    const strata__layout_facts *f = &problem->facts;
+    double q = (double)layer->heads * layer->head_size;
+    double pairs = rows * (position + (rows + 1) / 2.0);
+    double tiles = ceil_div(rows, strata__layout_attention_rows(spec, rows));
+    double kv_bytes = 4.0 * layer->kv_heads * layer->head_size * (position + rows);
+    if (layer->window && pairs > (double)rows * layer->window)
+        pairs = (double)rows * layer->window;
+    return 4 * q * pairs / f->attention_flops + tiles * f->launch_seconds +
+           tiles * kv_bytes / f->memory_bytes_per_second;
+}
+
+/* Times of one step, by class first, then for every layer. */
+static void fill_step(strata__layout_times *times, const strata__layout_problem *problem,
+                      const strata__layout_spec *spec, const uint8_t *paths, uint32_t index)
+{
+    const strata__layout_step *step = &times->steps[index];
+    double *before = times->before[index], *experts = times->experts[index], sum = 0;
+    for (uint32_t i = 0; i < problem->geometry.layer_count; ++i) {
+        uint32_t first = problem->classes[problem->class_of[i]].layer;
+        const strata__layout_layer *layer = &problem->geometry.layers[i];
+        uint8_t path = paths[i * spec->band_count + step->band];
+        before[i] = before[first];
+        experts[i] = experts[first];
+        if (i == first)
+            before[i] =
+                strata__layout_dense_seconds(problem, spec, layer, step->rows) +
+                strata__layout_attention_seconds(problem, spec, layer, step->rows, step->position);
+        if (layer->expert_width == 0)
+            experts[i] = 0;
+        else if (i == first || path != paths[first * spec->band_count + step->band])
+            experts[i] = strata__layout_expert_seconds(problem, spec, layer, path, step->rows);
+        sum += before[i] + experts[i];
+    }
+    times->compute_seconds += sum * step->count;
+}
+
+static void add_step(strata__layout_times *times, const strata__layout_spec *spec, uint32_t rows,
+                     uint64_t first, uint64_t count)
+{
+    strata__layout_step *step = &times->steps[times->step_count];
+    if (count == 0)
+        return;
+    *step = (strata__layout_step){
+        .rows = rows,
+        .count = (uint32_t)count,
+        .band = strata__layout_band_index(spec, rows),
+        .cold = first == 0,
+        .position = ((double)first + (double)(count - 1) / 2) * spec->chunk,
+    };
+    times->step_count++;
+}
+
+static void fill_edge(strata__layout_times *times, const strata__layout_problem *problem,
+                      uint64_t tokens)
+{
+    const strata__layout_facts *f = &problem->facts;
+    double values = (double)problem->geometry.width * problem->geometry.vocabulary;
+    times->edge_seconds = 2 * values / f->dense_flops +
+                          (double)problem->geometry.output_bytes / f->memory_bytes_per_second +
+                          (double)tokens * 8 * problem->geometry.width / f->memory_bytes_per_second;
+    times->compute_seconds += times->edge_seconds;
+}
+
+void strata__layout_times_init(strata__layout_times *times, const strata__layout_problem *problem,
+                               const strata__layout_spec *spec, const uint8_t *paths)
+{
+    const uint64_t runs = STRATA__LAYOUT_MAX_STEPS - 2; /* the first and the last are apart */
+    uint64_t tokens = problem->request.prompt_tokens, first = 1;
+    uint64_t chunks = (tokens + spec->chunk - 1) / spec->chunk;
+    uint64_t last_rows = tokens - (chunks - 1) * spec->chunk, middle = chunks < 2 ? 0 : chunks - 2;
+    times->step_count = 0;
+    times->compute_seconds = 0;
+    add_step(times, spec, chunks == 1 ? (uint32_t)last_rows : spec->chunk, 0, 1);
+    for (uint64_t run = 0; run < runs; ++run) {
+        uint64_t count = middle * (run + 1) / runs - middle * run / runs;
+        add_step(times, spec, spec->chunk, first, count);
+        first += count;
+    }
+    add_step(times, spec, (uint32_t)last_rows, first, chunks > 1);
+    for (uint32_t i = 0; i < times->step_count; ++i)
+        fill_step(times, problem, spec, paths, i);
+    fill_edge(times, problem, tokens);
+}
+
+void strata__layout_times_bands(strata__layout_times *times, const strata__layout_problem *problem,
+                                const strata__layout_spec *spec, const uint8_t *paths)
+{
+    times->step_count = 0;
+    times->compute_seconds = 0;
+    for (uint32_t band = 0; band < spec->band_count; ++band) {
+        add_step(times, spec, spec->band_rows[band], 0, 1);
+        fill_step(times, problem, spec, paths, band);
+    }
+    fill_edge(times, problem, spec->chunk);
+}

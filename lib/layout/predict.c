@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The per-layer recurrence. For layer l, with A the start and U the end of its experts' kernels, C the
+ * end of its copies, P the bytes of the copies up to it:
+ *
+ *   A[l] = U[l-1] + before[l]
+ *   C[l] = max(the link's time for all pieces so far,
+ *              for every m <= l: A[m] + (P[l] - ring - P[m-1]) * seconds_per_byte)
+ *   U[l] = max(A[l] + experts[l], C[l] + time of the last group's kernels)
+ *
+ * The second term of C is the ring: when layer m's experts start, at most the ring's bytes beyond what
+ * was used before m can have been copied.
+ */
+#include "layout/cost.h"
+
+uint32_t strata__layout_group_experts(const strata__layout_problem *problem, uint32_t layer,
+                                      uint64_t group_bytes)
+{
+    uint64_t slot = problem->classes[problem->class_of[layer]].slot_bytes;
+    uint64_t experts = group_bytes / slot;
+    if (experts > problem->geometry.experts)
+        experts = problem->geometry.experts;
+    return experts ? (uint32_t)experts : 1;
+}
+
+typedef struct layer_copies {
+    double bytes;
+    double link; /* seconds of its pieces */
+    double tail; /* part of the experts' time that the last group takes */
+} layer_copies;
+
+typedef struct simulation {
+    const strata__layout_problem *problem;
+    const strata__layout_copies *copies;
+    layer_copies layers[STRATA__LAYOUT_MAX_LAYERS];
+    double link_seconds; /* all layers, everything that is not resident */
+    double bytes;
+} simulation;
+
+static void fill_layers(simulation *s)
+{
+    const strata__layout_problem *p = s->problem;
+    const strata__layout_copies *c = s->copies;
+    double latency = p->facts.link_latency_seconds;
+    s->link_seconds = s->bytes = 0;
+    for (uint32_t i = 0; i < p->geometry.layer_count; ++i) {
+        uint32_t experts = p->geometry.layers[i].expert_width ? p->geometry.experts : 0;
+        uint32_t missing = experts - (experts ? c->resident[i] : 0);
+        uint32_t group = 1;
+        double slot = 0;
+        if (missing) {
+            group = strata__layout_group_experts(p, i, c->group_bytes);
+            slot = (double)p->classes[p->class_of[i]].slot_bytes;
+        }
+        s->layers[i].bytes = missing * slot;
+        s->layers[i].link =
+            missing * slot * c->seconds_per_byte + 3 * latency * ((missing + group - 1) / group);
+        s->layers[i].tail = missing ? (double)group / experts : 0;
+        s->link_seconds += s->layers[i].link;
+        s->bytes += s->layers[i].bytes;
+    }
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Copies run ahead of routing; returns the time of one chunk. */
+static double stream_seconds(const simulation *s, const strata__layout_times *times, uint32_t step)
+{
+    const strata__layout_copies *c = s->copies;
+    uint32_t layers = s->problem->geometry.layer_count;
+    double start[STRATA__LAYOUT_MAX_LAYERS], used[STRATA__LAYOUT_MAX_LAYERS];
+    double ring = (double)c->ring_bytes, spb = c->seconds_per_byte;
+    double ahead = times->steps[step].cold ? 0 : ring * spb;
+    double end = 0, link = 0, copied = 0, latest = 0;
+    uint32_t m = 0;
+    for (uint32_t l = 0; l < layers; ++l) {
+        double ready;
+        start[l] = end + times->before[step][l];
+        used[l] = copied;
+        copied += s->layers[l].bytes;
+        link += s->layers[l].link;
+        ready = link - ahead;
+        for (; m <= l && used[m] + ring < copied; ++m)
+            latest = larger(latest, start[m] - used[m] * spb);
+        if (m > 0)
+            ready = larger(ready, latest + (copied - ring) * spb);
+        end = start[l] + times->experts[step][l];
+        if (s->layers[l].bytes > 0)
+            end = larger(end, ready + s->layers[l].tail * times->experts[step][l]);
+    }
+    return larger(end, times->steps[step].cold ? end : s->link_seconds);
+}
+
+/* Each layer routes, brings what is routed and missing, then computes. */
+static double fetch_seconds(const simulation *s, const strata__layout_times *times, uint32_t step)
+{
+    const strata__layout_problem *p = s->problem;
+    double touched = strata__layout_touched(p, times->steps[step].rows), sum = 0;
+    double latency = p->facts.link_latency_seconds;
+    for (uint32_t l = 0; l < p->geometry.layer_count; ++l) {
+        double wanted = s->layers[l].bytes * touched;
+        sum += times->before[step][l] + times->experts[step][l];
+        if (wanted > 0)
+            sum += wanted * s->copies->seconds_per_byte +
+                   latency * (2 + 3 * wanted / (double)p->classes[p->class_of[l]].slot_bytes);
+    }
+    return sum;
+}
+
+strata__layout_prediction strata__layout_predict(const strata__layout_problem *problem,
+                                                 const strata__layout_times *times,
+                                                 const strata__layout_copies *copies,
+                                                 uint32_t *fetch)
+{
+    double stream[STRATA__LAYOUT_MAX_BANDS] = {0}, fetched[STRATA__LAYOUT_MAX_BANDS] = {0};
+    double rows[STRATA__LAYOUT_MAX_BANDS] = {0}, passes[STRATA__LAYOUT_MAX_BANDS] = {0};
+    double total = times->edge_seconds, refill, link = 0, bytes = 0;
+    simulation s = {.problem = problem, .copies = copies};
+    fill_layers(&s);
+    for (uint32_t i = 0; i < times->step_count; ++i) {
+        const strata__layout_step *step = &times->steps[i];
+        stream[step->band] += stream_seconds(&s, times, i) * step->count;
+        fetched[step->band] += fetch_seconds(&s, times, i) * step->count;
+        rows[step->band] += strata__layout_touched(problem, step->rows) * step->count;
+        passes[step->band] += step->count;
+    }
+    for (uint32_t band = 0; band < STRATA__LAYOUT_MAX_BANDS; ++band) {
+        bool fetches = s.bytes > 0 && fetched[band] < stream[band];
+        double sent = fetches ? rows[band] : passes[band];
+        total += fetches ? fetched[band] : stream[band];
+        link += sent * s.link_seconds;
+        bytes += sent * s.bytes;
+        if (fetch)
+            fetch[band] = fetches;
+    }
+    refill = (double)copies->refill_bytes * copies->seconds_per_byte;
+    return (strata__layout_prediction){
+        .prompt_ns = strata__layout_ns(total + refill),
+        .link_ns = strata__layout_ns(link + refill),
+        .compute_ns = strata__layout_ns(times->compute_seconds),
+        .refill_ns = strata__layout_ns(refill),
+        .copied_bytes = (uint64_t)(bytes + (double)copies->refill_bytes),
+    };
+}
