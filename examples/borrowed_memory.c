@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Prompts in the application's own memory: it asks for the exact size, lends a region of it, and gets
- * it back when the prefill is destroyed. Nothing is written outside: the guard behind it stays whole.
+ * Prompts in the application's own memory: it asks for the exact size, lends a region of it, and
+ * gets it back when the prefill is destroyed. Nothing is written outside: the guard behind it stays
+ * whole.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -17,7 +17,7 @@ static int failed(const char *what)
     return 1;
 }
 
-/* Any answer but 0 stops the prompt within a layer; strata_session_cancel() does so from elsewhere. */
+/* Any answer but 0 stops the prompt within a layer; elsewhere strata_session_cancel() does. */
 static int32_t stop_half_way(void *user_data, const strata_progress *progress)
 {
     (void)user_data;

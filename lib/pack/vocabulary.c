@@ -149,7 +149,7 @@ strata_status strata__pack_token_text(const strata__pack *pack, uint64_t id, cha
 {
     const uint8_t *text;
     uint64_t count, needed;
-    uint32_t type;
+    uint32_t type = 0;
     float score;
     strata_status status = strata__pack_token(pack, id, &text, &count, &type, &score);
     if (status != STRATA_OK)

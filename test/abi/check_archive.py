@@ -10,8 +10,8 @@ import sys
 
 FORBIDDEN = re.compile(
     r"^(_*(abort|exit|_Exit|quick_exit|printf|vprintf|puts|putchar|fputs|fputc|putc|fprintf"
-    r"|vfprintf|dprintf|perror|secure_getenv|getenv|setenv|putenv|unsetenv|setlocale|signal|sigaction|system"
-    r"|atexit)(_chk)?|stdout|stderr)$")
+    r"|vfprintf|dprintf|perror|secure_getenv|getenv|setenv|putenv|unsetenv|setlocale|signal|sigaction"
+    r"|system|atexit)(_chk)?|stdout|stderr)$")
 # Written by compilers beside the sources: sanitizers, coverage, the launch code of nvcc.
 GENERATED = re.compile(r"(__asan|__odr_asan|__tsan|__ubsan|__sancov|__gcov|__llvm|__sanitizer"
                        r"|__cuda|fatbin|_cuda|__nv_|DW\.ref|\.L)")
