@@ -8,7 +8,12 @@
 #include "session/session.h"
 
 /* Sizes of the structures in the release that brought them. */
-enum { FIRST_OPTIONS_BYTES = 80, FIRST_STATS_BYTES = 72 };
+enum {
+    FIRST_OPTIONS_BYTES = 80,
+    FIRST_PLAN_BYTES = 72,
+    FIRST_FACTS_BYTES = 104,
+    FIRST_STATS_BYTES = 72
+};
 
 static const strata_session_options defaults = {0};
 
@@ -37,10 +42,30 @@ static strata_status check_options(const strata_session_options *options)
     return STRATA_OK;
 }
 
+/* Nested structures become the library's own, like the outer one. */
+static strata_status copy_plan_options(strata_session_options *options, strata_plan_options *plan,
+                                       strata_device_facts *facts)
+{
+    strata_status status;
+    if (!options->plan_options)
+        return STRATA_OK;
+    status = strata__struct_in(plan, sizeof *plan, options->plan_options, FIRST_PLAN_BYTES,
+                               "strata_plan_options");
+    if (status == STRATA_OK && plan->device) {
+        status = strata__struct_in(facts, sizeof *facts, plan->device, FIRST_FACTS_BYTES,
+                                   "strata_device_facts");
+        plan->device = facts;
+    }
+    options->plan_options = plan;
+    return status;
+}
+
 strata_status strata_session_create(strata_pack *pack, const strata_session_options *options,
                                     strata_session **out)
 {
     strata_session_options local = defaults;
+    strata_plan_options plan;
+    strata_device_facts facts;
     strata_status status;
     if (!out)
         return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "strata_session_create: out is NULL");
@@ -54,6 +79,8 @@ strata_status strata_session_create(strata_pack *pack, const strata_session_opti
             return status;
     }
     status = check_options(&local);
+    if (status == STRATA_OK)
+        status = copy_plan_options(&local, &plan, &facts);
     if (status != STRATA_OK)
         return status;
     return strata__session_create(pack, &local, out);

@@ -92,8 +92,10 @@ static strata_status read_facts(int ordinal, strata__device_facts *out)
         code = cudaMemGetInfo(&free_bytes, &total_bytes);
         (void)cudaSetDevice(caller);
     }
-    if (code == cudaSuccess)
+    if (code == cudaSuccess) {
         facts_of(&properties, free_bytes, out);
+        out->ordinal = (uint32_t)ordinal;
+    }
     return strata__cuda_device_status(code, "asking for a device's facts");
 }
 

@@ -167,7 +167,7 @@ strata_status strata__experts_acquire(strata__step *step, uint32_t first, uint32
 {
     const strata_session *session = step->session;
     uint32_t experts = session->experts.count;
-    const void **host;
+    const void **host = NULL;
     strata_status status = find_tables(step, &step->pointers, &host);
     if (status != STRATA_OK || session->experts.source != STRATA__SOURCE_CALLBACK)
         return status;

@@ -17,8 +17,7 @@ void strata__plan_facts(const strata__device_facts *device, const strata__kernel
     out->activation_bytes = kernels->activation_bytes;
     out->row_scale_bytes = kernels->row_scale_bytes;
     out->decode_bytes_per_value = kernels->decode_bytes_per_value;
-    out->gate_up_paths =
-        1u << STRATA__PATH_DIRECT | 1u << STRATA__PATH_MMQ | 1u << STRATA__PATH_FP16;
+    out->gate_up_paths = 1u << STRATA__PATH_MMQ;
     out->memory_bytes = device->memory_bytes;
     out->shared_memory_bytes = device->shared_memory_bytes;
     out->alignment_bytes = device->alignment_bytes;
@@ -29,6 +28,7 @@ void strata__plan_facts(const strata__device_facts *device, const strata__kernel
     out->link_bytes_per_second = 25e9;
     out->link_latency_seconds = 1e-5;
     out->memory_bytes_per_second = 20e9;
+    out->staging_bytes_per_second = 5e9;
     out->launch_seconds = 1e-6;
     out->dense_flops = 1e11;
     out->attention_flops = 5e10;

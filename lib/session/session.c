@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "session/plan.h"
 #include "session/plan_input.h"
 #include "session/state.h"
 
@@ -42,21 +43,31 @@ static strata_status open_kernels(strata_session *session, const strata_session_
     return strata__cpu_kernels_create(&cpu, &session->kernels);
 }
 
-static strata_status make_plan(strata_session *session, const strata_session_options *options)
+static strata_status make_plan(strata_session *session, const strata_plan_options *given)
 {
-    strata_plan_options plan_options = {0};
+    const strata_plan_options none = {0};
     strata__layout_facts facts;
     strata__plan_input plan;
     strata_status status;
-    if (options->plan_options)
-        plan_options = *options->plan_options;
     strata__plan_facts(&session->device->facts, &session->kernels->facts, &facts);
     status = strata__plan_input_init(&plan, &session->context->allocator, session->pack, &facts,
-                                     &plan_options);
+                                     given ? given : &none);
     if (status == STRATA_OK)
-        status =
-            strata__layout_plan(&session->context->allocator, &plan.input, &session->layout, NULL);
+        status = strata__plan_create(session->context, &plan.input, &session->plan);
     strata__plan_input_finish(&plan);
+    return status;
+}
+
+/* The caller's plan, or one made for this device. */
+static strata_status take_plan(strata_session *session, const strata_session_options *options)
+{
+    strata_status status = STRATA_OK;
+    if (options->plan)
+        session->plan = strata__plan_retain((strata_plan *)(uintptr_t)options->plan);
+    else
+        status = make_plan(session, options->plan_options);
+    if (status == STRATA_OK)
+        session->layout = session->plan->layout;
     return status;
 }
 
@@ -103,7 +114,7 @@ static strata_status build(strata_session *session, const strata_session_options
     const strata__layout *layout;
     strata_status status = open_kernels(session, options);
     if (status == STRATA_OK)
-        status = make_plan(session, options);
+        status = take_plan(session, options);
     if (status == STRATA_OK)
         status = make_stream(session, options->stream);
     if (status == STRATA_OK)
@@ -147,7 +158,7 @@ static void destroy(strata_session *session)
     }
     strata__kv_finish(&session->kv);
     strata__weights_finish(&session->weights);
-    strata__layout_destroy(session->layout);
+    strata__plan_release(session->plan);
     strata__pack_release(session->pack);
     strata__free(&context->allocator, session, sizeof *session);
     strata__context_release(context);
@@ -219,6 +230,11 @@ void strata__session_leave(strata_session *session, const strata__saved_device *
 void strata__session_cancel(strata_session *session)
 {
     atomic_store_explicit(&session->cancel, true, memory_order_relaxed);
+}
+
+const strata_plan *strata__session_plan(const strata_session *session)
+{
+    return session->plan;
 }
 
 uint64_t strata__session_logits_count(const strata_session *session)

@@ -40,7 +40,8 @@ struct strata_session {
     strata__pack *pack;
     const strata__geometry *geometry;
     const strata__layer *layers;
-    strata__layout *layout;
+    strata_plan *plan;            /* retained */
+    const strata__layout *layout; /* the plan's */
     strata__device *device;
     strata__kernels *kernels;
     strata__stream *stream;

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* The n-th allocation fails, for every n, while a session and a prefill are made and a prompt is read:
+ * an error with a text, nothing leaks, and nothing crashes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/session_fixture.h"
+
+typedef struct book {
+    uint64_t live_bytes;
+    uint64_t live_count;
+    uint64_t count;   /* allocations so far */
+    uint64_t fail_at; /* the allocation that fails, from 1; 0: none */
+} book;
+
+static void *book_alloc(void *user_data, uint64_t bytes, uint64_t alignment)
+{
+    book *b = user_data;
+    void *pointer = NULL;
+    if (++b->count == b->fail_at)
+        return NULL;
+    if (posix_memalign(&pointer, alignment < sizeof(void *) ? sizeof(void *) : alignment,
+                       bytes ? bytes : 1) != 0)
+        return NULL;
+    b->live_bytes += bytes;
+    b->live_count++;
+    return pointer;
+}
+
+static void book_free(void *user_data, void *pointer, uint64_t bytes)
+{
+    book *b = user_data;
+    b->live_bytes -= bytes;
+    b->live_count--;
+    free(pointer);
+}
+
+static strata_status make_and_read(strata_pack *pack, uint32_t *stage)
+{
+    strata_session_options options;
+    strata_plan_options plan = {.struct_size = sizeof plan};
+    fixture f = {.pack = pack};
+    int32_t tokens[20];
+    float logits[20 * 96];
+    strata_status status;
+    plan.chunk_tokens = 7;
+    plan.sequence_count = 2;
+    strata_session_options_init(&options, sizeof options);
+    options.plan_options = &plan;
+    options.blas = 1;
+    options.thread_count = 2;
+    fixture_tokens(1, 96, tokens, 20);
+    *stage = 0;
+    status = strata_session_create(pack, &options, &f.session);
+    if (status == STRATA_OK) {
+        *stage = 1;
+        status = strata_prefill_create(f.session, NULL, &f.prefill);
+    } else {
+        assert_null(f.session);
+    }
+    if (status == STRATA_OK) {
+        *stage = 2;
+        status = fixture_read(&f, 1, tokens, 20, logits);
+    } else {
+        assert_null(f.prefill);
+    }
+    strata_prefill_destroy(f.prefill);
+    strata_session_destroy(f.session);
+    return status;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    book b = {0};
+    strata_context_options context_options;
+    tiny_spec spec = tiny_spec_default();
+    strata_context *context = NULL;
+    strata_pack *pack = NULL;
+    uint64_t image_bytes, base_bytes, base_count, first, total, n;
+    uint8_t *image;
+    uint32_t stage, reached = 0;
+    (void)state;
+    spec.architecture = "ernie4_5-moe";
+    spec.dense_layers = 1;
+    spec.dense_width = 32;
+    spec.shared_width = 32;
+    image = tiny_pack_make(&spec, &image_bytes);
+    strata_context_options_init(&context_options, sizeof context_options);
+    context_options.alloc_fn = book_alloc;
+    context_options.free_fn = book_free;
+    context_options.alloc_user_data = &b;
+    fixture_ok(strata_context_create(&context_options, &context));
+    fixture_ok(strata_pack_open_memory(context, image, image_bytes, &pack));
+    base_bytes = b.live_bytes;
+    base_count = b.live_count;
+    first = b.count;
+    fixture_ok(make_and_read(pack, &stage));
+    total = b.count - first;
+    assert_true(total > 10);
+    assert_int_equal(b.live_bytes, base_bytes);
+    assert_int_equal(b.live_count, base_count);
+    for (n = 1; n <= total; ++n) {
+        strata_status status;
+        b.fail_at = b.count + n;
+        status = make_and_read(pack, &stage);
+        b.fail_at = 0;
+        if (status != STRATA_ERR_NO_MEMORY && status != STRATA_ERR_DEVICE_MEMORY)
+            fail_msg("allocation %d of %d in stage %u: %s", (int)n, (int)total, stage,
+                     strata_status_name(status));
+        fixture_text_has("bytes for ");
+        reached |= 1u << stage;
+        assert_int_equal(b.live_bytes, base_bytes);
+        assert_int_equal(b.live_count, base_count);
+    }
+    assert_int_equal(reached & 3, 3);
+    fixture_ok(make_and_read(pack, &stage));
+    strata_pack_close(pack);
+    strata_context_destroy(context);
+    assert_int_equal(b.live_count, 0);
+    free(image);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
