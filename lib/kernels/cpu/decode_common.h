@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Pieces of the decoders. A decoder unpacks a block to int8 codes, which the compiler turns into
- * byte shuffles and shifts, and then scales groups of codes: one int to float conversion, one
- * product and at most one subtraction a value, in the order of the reference.
- */
+/* Loads, and conversions between bits and floats. */
 #ifndef STRATA_KERNELS_CPU_DECODE_COMMON_H
 #define STRATA_KERNELS_CPU_DECODE_COMMON_H
 
@@ -55,31 +51,6 @@ static inline float float_of_half(uint16_t half)
 static inline float load_half(const uint8_t *p)
 {
     return float_of_half(load_u16(p));
-}
-
-/* out = scale * code */
-static inline void scale_codes(const int8_t *restrict codes, int n, float scale,
-                               float *restrict out)
-{
-    for (int i = 0; i < n; i++)
-        out[i] = scale * (float)codes[i];
-}
-
-/* out = scale * code + offset */
-static inline void scale_codes_offset(const int8_t *restrict codes, int n, float scale,
-                                      float offset, float *restrict out)
-{
-    for (int i = 0; i < n; i++)
-        out[i] = scale * (float)codes[i] + offset;
-}
-
-/* The 4-bit codes of `n` bytes: low nibbles to codes[0..n), high ones to codes[n..2n). */
-static inline void unpack_nibbles(const uint8_t *restrict packed, int n, int8_t *restrict codes)
-{
-    for (int i = 0; i < n; i++) {
-        codes[i] = (int8_t)(packed[i] & 15);
-        codes[i + n] = (int8_t)(packed[i] >> 4);
-    }
 }
 
 #endif

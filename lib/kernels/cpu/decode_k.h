@@ -3,21 +3,22 @@
 #ifndef STRATA_KERNELS_CPU_DECODE_K_H
 #define STRATA_KERNELS_CPU_DECODE_K_H
 
+#include "kernels/cpu/codes.h"
 #include "kernels/cpu/decode_common.h"
+
+/* Group g of sixteen values: bits 2 (g / 2 mod 4) of sixteen bytes of the block's half. */
+static inline codes_16 two_bits(const uint8_t *packed, int g)
+{
+    return codes_field(codes_load(packed + 32 * (g / 8) + 16 * (g % 2)), 2 * (g / 2 % 4), 3);
+}
 
 static void decode_q2_k(const uint8_t *restrict block, uint64_t blocks, float *restrict out)
 {
     for (uint64_t b = 0; b < blocks; b++, block += 84, out += 256) {
-        const uint8_t *scales = block, *packed = block + 16;
         float d = load_half(block + 80), d_min = load_half(block + 82);
-        int8_t codes[256];
-        for (int half = 0; half < 2; half++)
-            for (int j = 0; j < 4; j++)
-                for (int i = 0; i < 32; i++)
-                    codes[128 * half + 32 * j + i] = (int8_t)(packed[32 * half + i] >> 2 * j & 3);
         for (int g = 0; g < 16; g++)
-            scale_codes_offset(codes + 16 * g, 16, d * (float)(scales[g] & 15),
-                               -(d_min * (float)(scales[g] >> 4)), out + 16 * g);
+            put_scaled_offset(two_bits(block + 16, g), d * (float)(block[g] & 15),
+                              -(d_min * (float)(block[g] >> 4)), out + 16 * g);
     }
 }
 
@@ -34,17 +35,14 @@ static inline void unpack_q3_k_scales(const uint8_t *packed, int8_t *scales)
 static void decode_q3_k(const uint8_t *restrict block, uint64_t blocks, float *restrict out)
 {
     for (uint64_t b = 0; b < blocks; b++, block += 110, out += 256) {
-        const uint8_t *high = block, *packed = block + 32;
         float d = load_half(block + 108);
-        int8_t scales[16], codes[256];
+        int8_t scales[16];
         unpack_q3_k_scales(block + 96, scales);
-        for (int j = 0; j < 8; j++)
-            for (int i = 0; i < 32; i++) {
-                int low = packed[32 * (j / 4) + i] >> 2 * (j % 4) & 3;
-                codes[32 * j + i] = (int8_t)(low - (high[i] >> j & 1 ? 0 : 4));
-            }
-        for (int g = 0; g < 16; g++)
-            scale_codes(codes + 16 * g, 16, d * (float)scales[g], out + 16 * g);
+        for (int g = 0; g < 16; g++) {
+            codes_16 high = codes_if_bit(codes_load(block + 16 * (g % 2)), 1 << g / 2, 4);
+            codes_16 codes = codes_or(two_bits(block + 32, g), high);
+            put_scaled(codes_less(codes, 4), d * (float)scales[g], out + 16 * g);
+        }
     }
 }
 
@@ -60,58 +58,67 @@ static inline void unpack_scales_minimums(const uint8_t *packed, uint8_t *scales
     }
 }
 
-/* Eight groups of 32 codes: scale * code - minimum. */
-static inline void scale_groups_minimum(const uint8_t *block, const int8_t *restrict codes,
-                                        float *restrict out)
+/* Scales and negative minimums of the eight groups of 32. */
+static inline void scale_groups(const uint8_t *block, float *scales, float *offsets)
 {
     float d = load_half(block), d_min = load_half(block + 2);
-    uint8_t scales[8], minimums[8];
-    unpack_scales_minimums(block + 4, scales, minimums);
-    for (int g = 0; g < 8; g++)
-        scale_codes_offset(codes + 32 * g, 32, d * (float)scales[g], -(d_min * (float)minimums[g]),
-                           out + 32 * g);
+    uint8_t codes[8], minimums[8];
+    unpack_scales_minimums(block + 4, codes, minimums);
+    for (int g = 0; g < 8; g++) {
+        scales[g] = d * (float)codes[g];
+        offsets[g] = -(d_min * (float)minimums[g]);
+    }
+}
+
+/* Half h of group g: one nibble of sixteen bytes. */
+static inline codes_16 group_nibbles(const uint8_t *packed, int g, int h)
+{
+    return codes_field(codes_load(packed + 32 * (g / 2) + 16 * h), 4 * (g % 2), 15);
 }
 
 static void decode_q4_k(const uint8_t *restrict block, uint64_t blocks, float *restrict out)
 {
-    for (uint64_t b = 0; b < blocks; b++, block += 144, out += 256) {
-        int8_t codes[256];
-        for (int g = 0; g < 4; g++)
-            unpack_nibbles(block + 16 + 32 * g, 32, codes + 64 * g);
-        scale_groups_minimum(block, codes, out);
+    for (uint64_t b = 0; b < blocks; b++, block += 144) {
+        float scales[8], offsets[8];
+        scale_groups(block, scales, offsets);
+        for (int g = 0; g < 8; g++)
+            for (int h = 0; h < 2; h++, out += 16)
+                put_scaled_offset(group_nibbles(block + 16, g, h), scales[g], offsets[g], out);
     }
 }
 
 static void decode_q5_k(const uint8_t *restrict block, uint64_t blocks, float *restrict out)
 {
-    for (uint64_t b = 0; b < blocks; b++, block += 176, out += 256) {
-        const uint8_t *high = block + 16;
-        int8_t codes[256];
-        for (int g = 0; g < 4; g++)
-            unpack_nibbles(block + 48 + 32 * g, 32, codes + 64 * g);
-        for (int j = 0; j < 8; j++)
-            for (int i = 0; i < 32; i++)
-                codes[32 * j + i] = (int8_t)(codes[32 * j + i] | (high[i] >> j & 1) << 4);
-        scale_groups_minimum(block, codes, out);
+    for (uint64_t b = 0; b < blocks; b++, block += 176) {
+        float scales[8], offsets[8];
+        scale_groups(block, scales, offsets);
+        for (int g = 0; g < 8; g++)
+            for (int h = 0; h < 2; h++, out += 16) {
+                codes_16 high = codes_if_bit(codes_load(block + 16 + 16 * h), 1 << g, 16);
+                codes_16 codes = codes_or(group_nibbles(block + 48, g, h), high);
+                put_scaled_offset(codes, scales[g], offsets[g], out);
+            }
     }
+}
+
+/* Group g of sixteen: j is the group of 32 in a half of the block. */
+static inline codes_16 six_bits(const uint8_t *block, int g)
+{
+    int half = g / 8, j = g / 2 % 4, h = g % 2;
+    codes_16 low = codes_load(block + 64 * half + 32 * (j % 2) + 16 * h);
+    codes_16 high = codes_load(block + 128 + 32 * half + 16 * h);
+    codes_16 pair = codes_field(high, 2 * j, 3);
+    codes_16 top = codes_or(codes_if_bit(pair, 1, 16), codes_if_bit(pair, 2, 32));
+    return codes_or(codes_field(low, 4 * (j / 2), 15), top);
 }
 
 static void decode_q6_k(const uint8_t *restrict block, uint64_t blocks, float *restrict out)
 {
     for (uint64_t b = 0; b < blocks; b++, block += 210, out += 256) {
-        const uint8_t *low = block, *high = block + 128;
         const int8_t *scales = (const int8_t *)(block + 192);
         float d = load_half(block + 208);
-        int8_t codes[256];
-        for (int half = 0; half < 2; half++)
-            for (int j = 0; j < 4; j++)
-                for (int i = 0; i < 32; i++) {
-                    int nibble = low[64 * half + 32 * (j % 2) + i] >> 4 * (j / 2) & 15;
-                    int pair = high[32 * half + i] >> 2 * j & 3;
-                    codes[128 * half + 32 * j + i] = (int8_t)((nibble | pair << 4) - 32);
-                }
         for (int g = 0; g < 16; g++)
-            scale_codes(codes + 16 * g, 16, d * (float)scales[g], out + 16 * g);
+            put_scaled(codes_less(six_bits(block, g), 32), d * (float)scales[g], out + 16 * g);
     }
 }
 
