@@ -107,7 +107,8 @@ static void fill_step(strata__layout_times *times, const strata__layout_problem 
                       const strata__layout_spec *spec, const uint8_t *paths, uint32_t index)
 {
     const strata__layout_step *step = &times->steps[index];
-    double *before = times->before[index], *experts = times->experts[index], sum = 0;
+    double *before = times->before[index], *experts = times->experts[index];
+    double before_sum = 0, expert_sum = 0;
     for (uint32_t i = 0; i < problem->geometry.layer_count; ++i) {
         uint32_t first = problem->classes[problem->class_of[i]].layer;
         const strata__layout_layer *layer = &problem->geometry.layers[i];
@@ -122,9 +123,11 @@ static void fill_step(strata__layout_times *times, const strata__layout_problem 
             experts[i] = 0;
         else if (i == first || path != paths[first * spec->band_count + step->band])
             experts[i] = strata__layout_expert_seconds(problem, spec, layer, path, step->rows);
-        sum += before[i] + experts[i];
+        before_sum += before[i];
+        expert_sum += experts[i];
     }
-    times->compute_seconds += sum * step->count;
+    times->before_seconds += before_sum * step->count;
+    times->expert_seconds += expert_sum * step->count;
 }
 
 static void add_step(strata__layout_times *times, const strata__layout_spec *spec, uint32_t rows,
@@ -151,7 +154,6 @@ static void fill_edge(strata__layout_times *times, const strata__layout_problem 
     times->edge_seconds = 2 * values / f->dense_flops +
                           (double)problem->geometry.output_bytes / f->memory_bytes_per_second +
                           (double)tokens * 8 * problem->geometry.width / f->memory_bytes_per_second;
-    times->compute_seconds += times->edge_seconds;
 }
 
 void strata__layout_times_init(strata__layout_times *times, const strata__layout_problem *problem,
@@ -162,7 +164,7 @@ void strata__layout_times_init(strata__layout_times *times, const strata__layout
     uint64_t chunks = (tokens + spec->chunk - 1) / spec->chunk;
     uint64_t last_rows = tokens - (chunks - 1) * spec->chunk, middle = chunks < 2 ? 0 : chunks - 2;
     times->step_count = 0;
-    times->compute_seconds = 0;
+    times->before_seconds = times->expert_seconds = 0;
     add_step(times, spec, chunks == 1 ? (uint32_t)last_rows : spec->chunk, 0, 1);
     for (uint64_t run = 0; run < runs; ++run) {
         uint64_t count = middle * (run + 1) / runs - middle * run / runs;
@@ -179,7 +181,7 @@ void strata__layout_times_bands(strata__layout_times *times, const strata__layou
                                 const strata__layout_spec *spec, const uint8_t *paths)
 {
     times->step_count = 0;
-    times->compute_seconds = 0;
+    times->before_seconds = times->expert_seconds = 0;
     for (uint32_t band = 0; band < spec->band_count; ++band) {
         add_step(times, spec, spec->band_rows[band], 0, 1);
         fill_step(times, problem, spec, paths, band);

@@ -42,8 +42,9 @@ typedef struct strata__layout_times {
     uint32_t step_count;
     uint32_t reserved;
     strata__layout_step steps[STRATA__LAYOUT_MAX_STEPS];
-    double compute_seconds; /* of all steps */
-    double edge_seconds;    /* embedding, last norm and logits */
+    double before_seconds; /* sums over all layers and chunks */
+    double expert_seconds;
+    double edge_seconds; /* embedding, last norm and logits */
     double before[STRATA__LAYOUT_MAX_STEPS][STRATA__LAYOUT_MAX_LAYERS]; /* experts start after */
     double experts[STRATA__LAYOUT_MAX_STEPS][STRATA__LAYOUT_MAX_LAYERS];
 } strata__layout_times;

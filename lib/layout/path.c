@@ -131,9 +131,12 @@ static bool can_run(const strata__layout_problem *p, const strata__layout_layer 
 }
 
 /* The path of least predicted time; where times are equal the more exact one. */
-static uint32_t cheapest(const strata__layout_problem *p, const strata__layout_spec *spec,
-                         const strata__layout_layer *layer, uint32_t rows)
+static uint32_t cheapest(const strata__layout_problem *p, const strata__layout_layer *layer,
+                         uint32_t rows)
 {
+    /* The vector must not depend on tiles: logits are the same for all of them. */
+    const strata__layout_spec spec = {
+        .chunk = rows, .expert_tile = UINT32_MAX, .scratch_bytes = 64u << 20};
     static const uint8_t order[] = {STRATA__LAYOUT_FP16, STRATA__LAYOUT_DIRECT,
                                     STRATA__LAYOUT_FUSED, STRATA__LAYOUT_MMQ};
     uint32_t best = STRATA__LAYOUT_PATH_NONE;
@@ -142,7 +145,7 @@ static uint32_t cheapest(const strata__layout_problem *p, const strata__layout_s
         double seconds;
         if (!can_run(p, layer, order[i], rows))
             continue;
-        seconds = strata__layout_expert_seconds(p, spec, layer, order[i], rows);
+        seconds = strata__layout_expert_seconds(p, &spec, layer, order[i], rows);
         if (best == STRATA__LAYOUT_PATH_NONE || seconds < best_seconds) {
             best = order[i];
             best_seconds = seconds;
@@ -151,8 +154,8 @@ static uint32_t cheapest(const strata__layout_problem *p, const strata__layout_s
     return best;
 }
 
-static uint32_t choose(const strata__layout_problem *p, const strata__layout_spec *spec,
-                       const strata__layout_class *c, uint32_t rows, uint32_t *reason)
+static uint32_t choose(const strata__layout_problem *p, const strata__layout_class *c,
+                       uint32_t rows, uint32_t *reason)
 {
     const strata__layout_layer *layer = &p->geometry.layers[c->layer];
     uint32_t wanted = c->exception;
@@ -172,7 +175,7 @@ static uint32_t choose(const strata__layout_problem *p, const strata__layout_spe
         *reason = STRATA__LAYOUT_REASON_ROWS;
     else
         return wanted;
-    return cheapest(p, spec, layer, rows);
+    return cheapest(p, layer, rows);
 }
 
 strata_status strata__layout_paths_choose(const strata__layout_problem *problem,
@@ -184,7 +187,7 @@ strata_status strata__layout_paths_choose(const strata__layout_problem *problem,
         const strata__layout_class *c = &problem->classes[i];
         for (uint32_t band = 0; band < bands; ++band) {
             uint32_t reason;
-            uint32_t path = choose(problem, spec, c, spec->band_rows[band], &reason);
+            uint32_t path = choose(problem, c, spec->band_rows[band], &reason);
             if (path == STRATA__LAYOUT_PATH_NONE && reason != STRATA__LAYOUT_REASON_NONE)
                 return fail_coverage(problem, c->layer, path);
             paths[c->layer * bands + band] = (uint8_t)path;

@@ -25,8 +25,9 @@ uint32_t strata__layout_group_experts(const strata__layout_problem *problem, uin
 
 typedef struct layer_copies {
     double bytes;
-    double link; /* seconds of its pieces */
-    double tail; /* part of the experts' time that the last group takes */
+    double link;     /* seconds of its pieces */
+    double tail;     /* part of the experts' time that the last group takes */
+    double launches; /* seconds of starting kernels for every group */
 } layer_copies;
 
 typedef struct simulation {
@@ -41,7 +42,7 @@ static void fill_layers(simulation *s)
 {
     const strata__layout_problem *p = s->problem;
     const strata__layout_copies *c = s->copies;
-    double latency = p->facts.link_latency_seconds;
+    const strata__layout_facts *f = &p->facts;
     s->link_seconds = s->bytes = 0;
     for (uint32_t i = 0; i < p->geometry.layer_count; ++i) {
         uint32_t experts = p->geometry.layers[i].expert_width ? p->geometry.experts : 0;
@@ -53,8 +54,9 @@ static void fill_layers(simulation *s)
             slot = (double)p->classes[p->class_of[i]].slot_bytes;
         }
         s->layers[i].bytes = missing * slot;
-        s->layers[i].link =
-            missing * slot * c->seconds_per_byte + 3 * latency * ((missing + group - 1) / group);
+        s->layers[i].link = missing * slot * c->seconds_per_byte +
+                            3 * f->link_latency_seconds * ((missing + group - 1) / group);
+        s->layers[i].launches = 4 * f->launch_seconds * ((missing + group - 1) / group);
         s->layers[i].tail = missing ? (double)group / experts : 0;
         s->link_seconds += s->layers[i].link;
         s->bytes += s->layers[i].bytes;
@@ -87,7 +89,7 @@ static double stream_seconds(const simulation *s, const strata__layout_times *ti
             latest = larger(latest, start[m] - used[m] * spb);
         if (m > 0)
             ready = larger(ready, latest + (copied - ring) * spb);
-        end = start[l] + times->experts[step][l];
+        end = start[l] + times->experts[step][l] + s->layers[l].launches;
         if (s->layers[l].bytes > 0)
             end = larger(end, ready + s->layers[l].tail * times->experts[step][l]);
     }
@@ -140,7 +142,8 @@ strata__layout_prediction strata__layout_predict(const strata__layout_problem *p
     return (strata__layout_prediction){
         .prompt_ns = strata__layout_ns(total + refill),
         .link_ns = strata__layout_ns(link + refill),
-        .compute_ns = strata__layout_ns(times->compute_seconds),
+        .compute_ns =
+            strata__layout_ns(times->before_seconds + times->expert_seconds + times->edge_seconds),
         .refill_ns = strata__layout_ns(refill),
         .copied_bytes = (uint64_t)(bytes + (double)copies->refill_bytes),
     };
