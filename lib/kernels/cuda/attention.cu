@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/* Checks of an attention launch and the choice of its kernel. */
+#include "attention_internal.h"
+
+extern "C" {
+#include "base/error.h"
+}
+
+static bool head_size_known(uint32_t head_size)
+{
+    return head_size == 64 || head_size == 96 || head_size == 128 || head_size == 256;
+}
+
+static strata_status check_view(const strata__kv_view *kv, const char *what)
+{
+    if (!head_size_known(kv->head_size))
+        return strata__fail(STRATA_ERR_UNSUPPORTED,
+                            "%s: head size %u; the CUDA kernels take 64, 96, 128 and 256", what,
+                            kv->head_size);
+    if (kv->page_tokens == 0 || kv->page_tokens % 64 != 0)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                            "%s: KV pages of %u tokens; a multiple of 64 is needed", what,
+                            kv->page_tokens);
+    if (kv->format != STRATA__KV_F16 && kv->format != STRATA__KV_Q8_0 &&
+        kv->format != STRATA__KV_F32)
+        return strata__fail(STRATA_ERR_UNSUPPORTED, "%s: KV format %u is not known", what,
+                            kv->format);
+    return STRATA_OK;
+}
+
+extern "C" strata_status strata__cuda_check_kv(const strata__kv_view *kv, uint32_t heads,
+                                               const char *what)
+{
+    if (kv->kv_heads == 0 || heads % kv->kv_heads != 0)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                            "%s: %u query heads are no multiple of %u KV heads", what, heads,
+                            kv->kv_heads);
+    return check_view(kv, what);
+}
+
+static bool hopper_takes(const strata__cuda_state *state, const strata__attention_args *args)
+{
+    return state->hopper_attention && state->level >= 90 && args->kv.format == STRATA__KV_F16 &&
+           args->kv.head_size != 96;
+}
+
+extern "C" strata_status strata__cuda_attention(const strata__cuda_state *state,
+                                                cudaStream_t stream,
+                                                const strata__attention_args *args)
+{
+    strata_status status = strata__cuda_check_kv(&args->kv, args->heads, "attention");
+    if (status != STRATA_OK || args->segment_count == 0 || args->max_segment_rows == 0)
+        return status;
+    if (hopper_takes(state, args))
+        return strata__cuda_attention_hopper(state, stream, args);
+    if (args->kv.format == STRATA__KV_F16)
+        return strata__cuda_attention_f16(state, stream, args);
+    if (args->kv.format == STRATA__KV_Q8_0)
+        return strata__cuda_attention_q8_0(state, stream, args);
+    return strata__cuda_attention_f32(state, stream, args);
+}
+
+extern "C" strata_status strata__cuda_attention_load(strata__cuda_state *state)
+{
+    strata_status status = strata__cuda_attention_f16_load();
+    if (status == STRATA_OK)
+        status = strata__cuda_attention_q8_0_load();
+    if (status == STRATA_OK)
+        status = strata__cuda_attention_f32_load();
+    if (status == STRATA_OK)
+        status = strata__cuda_qkv_load();
+    if (status == STRATA_OK)
+        status = strata__cuda_attention_hopper_load(state);
+    return status;
+}

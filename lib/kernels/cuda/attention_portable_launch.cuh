@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* Loading and launching the portable kernels of one cache format; included by a file per format. */
+#ifndef STRATA_KERNELS_CUDA_ATTENTION_PORTABLE_LAUNCH_CUH
+#define STRATA_KERNELS_CUDA_ATTENTION_PORTABLE_LAUNCH_CUH
+
+#include "attention_internal.h"
+#include "attention_portable.cuh"
+
+/* Packed rows up to which narrow tiles, which spread over more multiprocessors, are launched. */
+enum { NARROW_LIMIT = 64 };
+
+template <typename KERNEL>
+static strata_status launch_tiles(KERNEL *kernel, cudaStream_t stream, uint32_t tile_rows,
+                                  int shared_bytes, const strata__attention_args &args)
+{
+    uint32_t packed = args.max_segment_rows * (args.heads / args.kv.kv_heads);
+    uint32_t tiles = (packed + tile_rows - 1) / tile_rows;
+    dim3 grid(tiles * args.kv.kv_heads, args.segment_count);
+    kernel<<<grid, PORTABLE_THREADS, shared_bytes, stream>>>(args);
+    return strata__cuda_status(cudaGetLastError(), "launching attention");
+}
+
+/* Wide tiles of 128 rows read less shared memory per product, but fill a small card less well. */
+template <int FORMAT, int HD> static __host__ __device__ constexpr bool has_large_tile()
+{
+    return FORMAT == STRATA__KV_F16 && HD <= 128;
+}
+
+static bool prefers_large_tile(const strata__cuda_state *state)
+{
+    return state->compute_capability % 10 == 0 && state->compute_capability < 120;
+}
+
+template <int FORMAT, int HD>
+static strata_status launch_head(const strata__cuda_state *state, cudaStream_t stream,
+                                 const strata__attention_args &args)
+{
+    static_assert(narrow_bytes<FORMAT, HD>() <= PORTABLE_SHARED_BYTES, "a block may have 99 KB");
+    static_assert(wide_bytes<FORMAT, HD, 1>() <= PORTABLE_SHARED_BYTES, "a block may have 99 KB");
+    uint32_t packed = args.max_segment_rows * (args.heads / args.kv.kv_heads);
+    if (packed <= NARROW_LIMIT)
+        return launch_tiles(attention_narrow<FORMAT, HD>, stream, NARROW_ROWS,
+                            narrow_bytes<FORMAT, HD>(), args);
+    if constexpr (has_large_tile<FORMAT, HD>()) {
+        static_assert(wide_bytes<FORMAT, HD, 2>() <= PORTABLE_SHARED_BYTES, "99 KB");
+        if (prefers_large_tile(state))
+            return launch_tiles(attention_wide<FORMAT, HD, 2>, stream, PORTABLE_WARPS * 32,
+                                wide_bytes<FORMAT, HD, 2>(), args);
+    }
+    return launch_tiles(attention_wide<FORMAT, HD, 1>, stream, PORTABLE_WARPS * 16,
+                        wide_bytes<FORMAT, HD, 1>(), args);
+}
+
+template <int FORMAT>
+static strata_status launch_format(const strata__cuda_state *state, cudaStream_t stream,
+                                   const strata__attention_args &args)
+{
+    switch (args.kv.head_size) {
+    case 64:
+        return launch_head<FORMAT, 64>(state, stream, args);
+    case 96:
+        return launch_head<FORMAT, 96>(state, stream, args);
+    case 128:
+        return launch_head<FORMAT, 128>(state, stream, args);
+    default:
+        return launch_head<FORMAT, 256>(state, stream, args);
+    }
+}
+
+template <typename KERNEL> static cudaError_t load_kernel(KERNEL *kernel, int shared_bytes)
+{
+    return cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                shared_bytes);
+}
+
+template <int FORMAT, int HD> static cudaError_t load_head()
+{
+    cudaError_t code = load_kernel(attention_narrow<FORMAT, HD>, narrow_bytes<FORMAT, HD>());
+    if (code == cudaSuccess)
+        code = load_kernel(attention_wide<FORMAT, HD, 1>, wide_bytes<FORMAT, HD, 1>());
+    if constexpr (has_large_tile<FORMAT, HD>()) {
+        if (code == cudaSuccess)
+            code = load_kernel(attention_wide<FORMAT, HD, 2>, wide_bytes<FORMAT, HD, 2>());
+    }
+    return code;
+}
+
+template <int FORMAT> static strata_status load_format()
+{
+    cudaError_t code = load_head<FORMAT, 64>();
+    if (code == cudaSuccess)
+        code = load_head<FORMAT, 96>();
+    if (code == cudaSuccess)
+        code = load_head<FORMAT, 128>();
+    if (code == cudaSuccess)
+        code = load_head<FORMAT, 256>();
+    return strata__cuda_status(code, "loading the attention kernels");
+}
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* The portable attention over a cache of q8_0 values. */
+#include "attention_portable_launch.cuh"
+
+extern "C" strata_status strata__cuda_attention_q8_0(const strata__cuda_state *state,
+                                                     cudaStream_t stream,
+                                                     const strata__attention_args *args)
+{
+    return launch_format<STRATA__KV_Q8_0>(state, stream, *args);
+}
+
+extern "C" strata_status strata__cuda_attention_q8_0_load(void)
+{
+    return load_format<STRATA__KV_Q8_0>();
+}
