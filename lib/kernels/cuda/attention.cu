@@ -38,11 +38,13 @@ extern "C" strata_status strata__cuda_check_kv(const strata__kv_view *kv, uint32
     return check_view(kv, what);
 }
 
+#if defined(STRATA__HAVE_SM90A)
 static bool hopper_takes(const strata__cuda_state *state, const strata__attention_args *args)
 {
     return state->hopper_attention && state->level >= 90 && args->kv.format == STRATA__KV_F16 &&
            args->kv.head_size != 96;
 }
+#endif
 
 extern "C" strata_status strata__cuda_attention(const strata__cuda_state *state,
                                                 cudaStream_t stream,
@@ -51,8 +53,10 @@ extern "C" strata_status strata__cuda_attention(const strata__cuda_state *state,
     strata_status status = strata__cuda_check_kv(&args->kv, args->heads, "attention");
     if (status != STRATA_OK || args->segment_count == 0 || args->max_segment_rows == 0)
         return status;
+#if defined(STRATA__HAVE_SM90A)
     if (hopper_takes(state, args))
         return strata__cuda_attention_hopper(state, stream, args);
+#endif
     if (args->kv.format == STRATA__KV_F16)
         return strata__cuda_attention_f16(state, stream, args);
     if (args->kv.format == STRATA__KV_Q8_0)
@@ -69,7 +73,10 @@ extern "C" strata_status strata__cuda_attention_load(strata__cuda_state *state)
         status = strata__cuda_attention_f32_load();
     if (status == STRATA_OK)
         status = strata__cuda_qkv_load();
-    if (status == STRATA_OK)
+    state->hopper_attention = 0;
+#if defined(STRATA__HAVE_SM90A)
+    if (status == STRATA_OK && state->compute_capability == 90)
         status = strata__cuda_attention_hopper_load(state);
+#endif
     return status;
 }

@@ -7,18 +7,15 @@ extern "C" {
 #include "base/error.h"
 }
 
-/* In code for other targets the kernel is empty, and then it has no static shared memory. */
 template <int HD>
 static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     attention_hopper(const __grid_constant__ strata__attention_args args,
                      const __grid_constant__ CUtensorMap k_map,
                      const __grid_constant__ CUtensorMap v_map)
 {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ __align__(1024) char memory[];
     __shared__ hopper_barriers<hopper_shape<HD>::STAGES> barriers;
     attention_hopper_body<HD>(args, &k_map, &v_map, barriers, memory);
-#endif
 }
 
 typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
@@ -77,17 +74,10 @@ extern "C" strata_status strata__cuda_attention_hopper(const strata__cuda_state 
     return launch_hopper<256>(state, stream, args);
 }
 
-/* Raises the kernel's limit; *out_present tells whether this build has its code for the device. */
-template <int HD> static cudaError_t load_hopper(bool *out_present)
+template <int HD> static strata_status load_hopper()
 {
     const void *kernel = (const void *)attention_hopper<HD>;
-    cudaFuncAttributes attributes;
-    cudaError_t code = cudaFuncGetAttributes(&attributes, kernel);
-    *out_present = code == cudaSuccess && attributes.sharedSizeBytes > 0;
-    if (*out_present)
-        code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    hopper_shape<HD>::SHARED_BYTES);
-    return code;
+    return strata__cuda_load_kernels(&kernel, 1, hopper_shape<HD>::SHARED_BYTES);
 }
 
 static cudaError_t find_encoder(strata__cuda_state *state)
@@ -102,19 +92,14 @@ static cudaError_t find_encoder(strata__cuda_state *state)
 
 extern "C" strata_status strata__cuda_attention_hopper_load(strata__cuda_state *state)
 {
-    state->hopper_attention = 0;
-    if (state->compute_capability != 90)
-        return STRATA_OK;
-    bool present[3] = {};
-    cudaError_t code = find_encoder(state);
-    if (code == cudaSuccess)
-        code = load_hopper<64>(&present[0]);
-    if (code == cudaSuccess)
-        code = load_hopper<128>(&present[1]);
-    if (code == cudaSuccess)
-        code = load_hopper<256>(&present[2]);
-    if (code == cudaSuccess)
-        state->hopper_attention =
-            state->encode_tensor_map && present[0] && present[1] && present[2];
-    return strata__cuda_status(code, "loading the attention kernels of Hopper");
+    strata_status status =
+        strata__cuda_status(find_encoder(state), "finding the tensor map encoder");
+    if (status == STRATA_OK)
+        status = load_hopper<64>();
+    if (status == STRATA_OK)
+        status = load_hopper<128>();
+    if (status == STRATA_OK)
+        status = load_hopper<256>();
+    state->hopper_attention = status == STRATA_OK && state->encode_tensor_map;
+    return status;
 }

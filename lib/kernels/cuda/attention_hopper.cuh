@@ -14,9 +14,9 @@
 #ifndef STRATA_KERNELS_CUDA_ATTENTION_HOPPER_CUH
 #define STRATA_KERNELS_CUDA_ATTENTION_HOPPER_CUH
 
+#include "attention_hopper_ptx.cuh"
 #include "attention_rows.cuh"
 #include "attention_softmax.cuh"
-#include "hopper_ptx.cuh"
 
 enum {
     TILE_ROWS = 128,
@@ -125,18 +125,19 @@ copy_keys_values(const strata__attention_args &args, const CUtensorMap *k_map,
                                     key % args.kv.page_tokens);
             }
             uint32_t target = ring + at.stage * 2 * shape::BLOCK_BYTES;
-            barrier_wait(&barriers.k_free[at.stage], at.phase);
-            barrier_expect(&barriers.k_full[at.stage], shape::BLOCK_BYTES);
+            barrier_wait(shared_address(&barriers.k_free[at.stage]), at.phase);
+            barrier_arrive_expect(shared_address(&barriers.k_full[at.stage]), shape::BLOCK_BYTES);
 #pragma unroll
             for (int i = 0; i < shape::PANELS * CHUNKS; i++)
                 copy_box(target + i * BOX_BYTES, k_map, i / CHUNKS * PANEL_COLUMNS,
-                         rows[i % CHUNKS], &barriers.k_full[at.stage]);
-            barrier_wait(&barriers.v_free[at.stage], at.phase);
-            barrier_expect(&barriers.v_full[at.stage], shape::BLOCK_BYTES);
+                         rows[i % CHUNKS], shared_address(&barriers.k_full[at.stage]));
+            barrier_wait(shared_address(&barriers.v_free[at.stage]), at.phase);
+            barrier_arrive_expect(shared_address(&barriers.v_full[at.stage]), shape::BLOCK_BYTES);
 #pragma unroll
             for (int i = 0; i < shape::PANELS * CHUNKS; i++)
                 copy_box(target + shape::BLOCK_BYTES + i * BOX_BYTES, v_map,
-                         i / CHUNKS * PANEL_COLUMNS, rows[i % CHUNKS], &barriers.v_full[at.stage]);
+                         i / CHUNKS * PANEL_COLUMNS, rows[i % CHUNKS],
+                         shared_address(&barriers.v_full[at.stage]));
             at.advance();
         }
     }
@@ -154,7 +155,7 @@ copy_tile_queries(const strata__attention_args &args,
     tile_dealer dealer(args);
     row_tile tile;
     while (dealer.next(args, shape::KEYS, tile)) {
-        barrier_wait(&barriers.q_free, phase);
+        barrier_wait(shared_address(&barriers.q_free), phase);
         for (int at = (int)threadIdx.x - 32; at < TILE_ROWS * HD / 8; at += QUERY_COPIERS) {
             int row = at / (HD / 8), chunk = at % (HD / 8);
             bool valid = tile.has(row);
@@ -165,8 +166,8 @@ copy_tile_queries(const strata__attention_args &args,
         }
         copy_async_commit();
         copy_async_wait<0>();
-        fence_shared_writes();
-        barrier_arrive(&barriers.q_full);
+        fence_async_proxy();
+        barrier_arrive(shared_address(&barriers.q_full));
         phase ^= 1;
     }
 }
@@ -279,7 +280,7 @@ template <int HD> static __device__ __forceinline__ void clear_tail(char *v, int
         *reinterpret_cast<uint4 *>(v + at / per_panel * shape::PANEL_BYTES +
                                    valid_rows * ROW_BYTES + at % per_panel * 16) =
             make_uint4(0, 0, 0, 0);
-    fence_shared_writes();
+    fence_async_proxy();
     named_sync(GROUP_BARRIER + (int)threadIdx.x / GROUP_THREADS - 1, GROUP_THREADS);
 }
 
@@ -310,7 +311,7 @@ static __device__ __forceinline__ void write_tile(const strata__attention_args &
 static __device__ __forceinline__ void release(uint64_t *barrier)
 {
     if ((threadIdx.x & 31) == 0)
-        barrier_arrive(barrier);
+        barrier_arrive(shared_address(barrier));
 }
 
 /*
@@ -339,13 +340,13 @@ template <int HD> struct consumer {
 
     __device__ __forceinline__ uint32_t wait_keys()
     {
-        barrier_wait(&barriers.k_full[k_at.stage], k_at.phase);
+        barrier_wait(shared_address(&barriers.k_full[k_at.stage]), k_at.phase);
         return shared_address(ring) + k_at.stage * 2 * shape::BLOCK_BYTES;
     }
 
     __device__ __forceinline__ uint32_t wait_values(const row_tile &tile, int block)
     {
-        barrier_wait(&barriers.v_full[v_at.stage], v_at.phase);
+        barrier_wait(shared_address(&barriers.v_full[v_at.stage]), v_at.phase);
         char *v = ring + v_at.stage * 2 * shape::BLOCK_BYTES + shape::BLOCK_BYTES;
         clear_tail<HD>(v, (int)(tile.segment.position + tile.segment.rows) - block * shape::KEYS);
         return shared_address(v);
@@ -370,9 +371,9 @@ template <int HD> struct consumer {
         consumer_rows rows;
         rows.begin(args, tile);
         int first = tile.first_key_block, end = tile.end_key_block, window = (int)args.window;
-        barrier_wait(&barriers.q_full, q_phase);
+        barrier_wait(shared_address(&barriers.q_full), q_phase);
         uint32_t k = wait_keys();
-        products_begin();
+        products_fence();
         issue_scores<HD>(s, q, k);
         products_wait<0>();
         hold(s);
@@ -384,7 +385,7 @@ template <int HD> struct consumer {
             k = wait_keys();
             uint32_t v = wait_values(tile, block - 1);
             named_sync(TURN_BARRIER + group, CONSUMER_THREADS);
-            products_begin();
+            products_fence();
             issue_scores<HD>(s, q, k);
             issue_values<HD>(o, p, v);
             named_arrive(TURN_BARRIER + 1 - group, CONSUMER_THREADS);
@@ -403,7 +404,7 @@ template <int HD> struct consumer {
         }
         release(&barriers.q_free);
         uint32_t v = wait_values(tile, end - 1);
-        products_begin();
+        products_fence();
         issue_values<HD>(o, p, v);
         products_wait<0>();
         hold(o[0]);
@@ -419,13 +420,13 @@ static __device__ __forceinline__ void init_barriers(hopper_barriers<STAGES> &ba
     const uint32_t warps = CONSUMER_THREADS / 32;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
-            barrier_init(&barriers.k_full[i], 1);
-            barrier_init(&barriers.v_full[i], 1);
-            barrier_init(&barriers.k_free[i], warps);
-            barrier_init(&barriers.v_free[i], warps);
+            barrier_init(shared_address(&barriers.k_full[i]), 1);
+            barrier_init(shared_address(&barriers.v_full[i]), 1);
+            barrier_init(shared_address(&barriers.k_free[i]), warps);
+            barrier_init(shared_address(&barriers.v_free[i]), warps);
         }
-        barrier_init(&barriers.q_full, QUERY_COPIERS);
-        barrier_init(&barriers.q_free, warps);
+        barrier_init(shared_address(&barriers.q_full), QUERY_COPIERS);
+        barrier_init(shared_address(&barriers.q_free), warps);
         barrier_init_done();
     }
     __syncthreads();
@@ -442,13 +443,13 @@ attention_hopper_body(const strata__attention_args &args, const CUtensorMap *k_m
     init_barriers<shape::STAGES>(barriers);
     char *ring = memory + shape::QUERY_BYTES;
     if (threadIdx.x < GROUP_THREADS) {
-        give_registers<40>();
+        registers_lower<40>();
         if (threadIdx.x == 0)
             copy_keys_values<HD>(args, k_map, v_map, barriers, shared_address(ring));
         else if (threadIdx.x >= 32)
             copy_tile_queries<HD>(args, barriers, shared_address(memory));
     } else {
-        take_registers<232>();
+        registers_raise<232>();
         int group = (int)threadIdx.x / GROUP_THREADS - 1;
         uint32_t q = shared_address(memory) + group * GROUP_ROWS * ROW_BYTES;
         consumer<HD> me = {args, barriers, ring, q, group, {}, {}};

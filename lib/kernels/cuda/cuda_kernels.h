@@ -68,7 +68,8 @@ strata_status strata__cuda_down(const strata__cuda_state *state, cudaStream_t st
 strata_status strata__cuda_combine(const strata__cuda_state *state, cudaStream_t stream,
                                    const strata__combine_args *args);
 
-strata_status strata__cuda_fill(cudaStream_t stream, float *values, uint32_t count, float value);
+strata_status strata__cuda_fill_values(cudaStream_t stream, float *values, uint32_t count,
+                                       float value);
 
 #ifdef __cplusplus
 }

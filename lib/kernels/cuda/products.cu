@@ -173,7 +173,8 @@ strata_status run_direct(const product_job &job)
     args.product = job.product;
     args.product.end = job.product.outputs;
     if (makes_rows(job))
-        status = strata__cuda_fill(job.stream, job.product.out_scale, job.product.range.rows, 1.0f);
+        status = strata__cuda_fill_values(job.stream, job.product.out_scale, job.product.range.rows,
+                                          1.0f);
     if (status == STRATA_OK)
         status = strata__cuda_direct(job.stream, &args);
     args.product.fix = 1;

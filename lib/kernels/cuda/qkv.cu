@@ -262,7 +262,7 @@ static __device__ __forceinline__ void store_q8_0(char *head_rows, const strata_
         float value = stage[block * 32 + lane];
         __half d = to_half(warp_maximum(fabsf(value)) / 127.0f);
         float scale = __half2float(d);
-        float code = scale > 0.0f ? rintf(value / scale) : 0.0f;
+        float code = rintf(__fmul_rn(value, scale > 0.0f ? __frcp_rn(scale) : 0.0f));
         codes[block * 32 + lane] = (int8_t)fminf(fmaxf(code, -127.0f), 127.0f);
         if (lane == 0)
             scales[block] = d;

@@ -236,7 +236,8 @@ strata_status strata__cuda_combine(const strata__cuda_state *state, cudaStream_t
     return strata__cuda_status(cudaGetLastError(), "adding the experts");
 }
 
-strata_status strata__cuda_fill(cudaStream_t stream, float *values, uint32_t count, float value)
+strata_status strata__cuda_fill_values(cudaStream_t stream, float *values, uint32_t count,
+                                       float value)
 {
     if (count == 0)
         return STRATA_OK;

@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Instructions of sm_90a: barriers in shared memory, tensor copies, matrix products of a warpgroup.
  */
-#ifndef STRATA_KERNELS_CUDA_HOPPER_PTX_CUH
-#define STRATA_KERNELS_CUDA_HOPPER_PTX_CUH
+#ifndef STRATA_KERNELS_CUDA_ATTENTION_HOPPER_PTX_CUH
+#define STRATA_KERNELS_CUDA_ATTENTION_HOPPER_PTX_CUH
 
 #include <stdint.h>
 
 #include <cuda.h>
 
 #include "attention_ptx.cuh"
-
-static __device__ __forceinline__ void barrier_init(uint64_t *barrier, uint32_t arrivals)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(shared_address(barrier)),
-                 "r"(arrivals)
-                 : "memory");
-}
+#include "hopper.cuh"
 
 /* Makes fresh barriers visible to the copy engine. */
 static __device__ __forceinline__ void barrier_init_done()
@@ -23,46 +17,14 @@ static __device__ __forceinline__ void barrier_init_done()
     asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
 }
 
-static __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(shared_address(barrier))
-                 : "memory");
-}
-
-static __device__ __forceinline__ void barrier_expect(uint64_t *barrier, uint32_t bytes)
-{
-    asm volatile(
-        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(shared_address(barrier)),
-        "r"(bytes)
-        : "memory");
-}
-
-static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t phase)
-{
-    asm volatile("{\n"
-                 ".reg .pred done;\n"
-                 "again_%=:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                 "@!done bra again_%=;\n"
-                 "}\n" ::"r"(shared_address(barrier)),
-                 "r"(phase)
-                 : "memory");
-}
-
 /* A box of the two-dimensional tensor from column, row on. */
 static __device__ __forceinline__ void copy_box(uint32_t target, const CUtensorMap *map,
-                                                int32_t column, int32_t row, uint64_t *barrier)
+                                                int32_t column, int32_t row, uint32_t barrier)
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3}], [%4];\n" ::"r"(target),
-                 "l"(map), "r"(column), "r"(row), "r"(shared_address(barrier))
+                 "l"(map), "r"(column), "r"(row), "r"(barrier)
                  : "memory");
-}
-
-/* Ordinary writes to shared memory before this are seen by tensor cores and copies after it. */
-static __device__ __forceinline__ void fence_shared_writes()
-{
-    asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
 }
 
 static __device__ __forceinline__ void named_sync(int id, int threads)
@@ -73,31 +35,6 @@ static __device__ __forceinline__ void named_sync(int id, int threads)
 static __device__ __forceinline__ void named_arrive(int id, int threads)
 {
     asm volatile("bar.arrive %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
-}
-
-template <int REGISTERS> static __device__ __forceinline__ void take_registers()
-{
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(REGISTERS));
-}
-
-template <int REGISTERS> static __device__ __forceinline__ void give_registers()
-{
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(REGISTERS));
-}
-
-static __device__ __forceinline__ void products_begin()
-{
-    asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
-}
-
-static __device__ __forceinline__ void products_commit()
-{
-    asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
-}
-
-template <int PENDING> static __device__ __forceinline__ void products_wait()
-{
-    asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(PENDING) : "memory");
 }
 
 /* Keeps the compiler from using accumulators before the wait that stands in front of this. */
