@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A plan: a layout that is shared by whoever holds a reference. */
+/* A plan: a layout, what it was made for, and references by whoever holds it. */
 #ifndef STRATA_SESSION_PLAN_H
 #define STRATA_SESSION_PLAN_H
 
@@ -9,15 +9,27 @@
 
 #include "base/context.h"
 #include "layout/layout.h"
+#include "pack/pack.h"
 
 struct strata_plan {
     atomic_uint references;
     strata_context *context; /* retained */
+    uint64_t pack_fingerprint;
+    strata__layout_facts facts; /* of the device it was made for */
     strata__layout *layout;
 };
 
-strata_status strata__plan_create(strata_context *context, const strata__layout_input *input,
+/* A plan for a pack that `input` was made from. */
+strata_status strata__plan_create(const strata__pack *pack, const strata__layout_input *input,
                                   strata_plan **out);
+
+/*
+ * Whether the layout's sizes hold for a pack on a device: STRATA_ERR_INVALID_ARGUMENT for another pack,
+ * or a device whose buffers have other sizes, by name.
+ */
+strata_status strata__plan_check(const strata_plan *plan, const strata__pack *pack,
+                                 const strata__layout_facts *facts);
+
 strata_plan *strata__plan_retain(strata_plan *plan);
 void strata__plan_release(strata_plan *plan); /* NULL is legal */
 

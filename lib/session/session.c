@@ -43,17 +43,15 @@ static strata_status open_kernels(strata_session *session, const strata_session_
     return strata__cpu_kernels_create(&cpu, &session->kernels);
 }
 
-static strata_status make_plan(strata_session *session, const strata_plan_options *given)
+static strata_status make_plan(strata_session *session, const strata__layout_facts *facts,
+                               const strata_plan_options *given)
 {
     const strata_plan_options none = {0};
-    strata__layout_facts facts;
     strata__plan_input plan;
-    strata_status status;
-    strata__plan_facts(&session->device->facts, &session->kernels->facts, &facts);
-    status = strata__plan_input_init(&plan, &session->context->allocator, session->pack, &facts,
-                                     given ? given : &none);
+    strata_status status = strata__plan_input_init(&plan, &session->context->allocator,
+                                                   session->pack, facts, given ? given : &none);
     if (status == STRATA_OK)
-        status = strata__plan_create(session->context, &plan.input, &session->plan);
+        status = strata__plan_create(session->pack, &plan.input, &session->plan);
     strata__plan_input_finish(&plan);
     return status;
 }
@@ -61,11 +59,16 @@ static strata_status make_plan(strata_session *session, const strata_plan_option
 /* The caller's plan, or one made for this device. */
 static strata_status take_plan(strata_session *session, const strata_session_options *options)
 {
-    strata_status status = STRATA_OK;
-    if (options->plan)
-        session->plan = strata__plan_retain((strata_plan *)(uintptr_t)options->plan);
-    else
-        status = make_plan(session, options->plan_options);
+    strata__layout_facts facts;
+    strata_status status;
+    strata__plan_facts(&session->device->facts, &session->kernels->facts, &facts);
+    if (options->plan) {
+        status = strata__plan_check(options->plan, session->pack, &facts);
+        if (status == STRATA_OK)
+            session->plan = strata__plan_retain((strata_plan *)(uintptr_t)options->plan);
+    } else {
+        status = make_plan(session, &facts, options->plan_options);
+    }
     if (status == STRATA_OK)
         session->layout = session->plan->layout;
     return status;
@@ -141,21 +144,19 @@ static void destroy(strata_session *session)
     strata_context *context = session->context;
     strata__device *device = session->device;
     strata__saved_device saved;
-    if (device) {
-        bool entered = device->ops->enter(device, &saved) == STRATA_OK;
-        if (session->stream)
-            (void)device->ops->stream_synchronize(device, session->stream);
-        if (session->kernels)
-            session->kernels->ops->destroy(session->kernels);
-        strata__region_free(&session->memory, device);
-        if (session->routed)
-            device->ops->event_destroy(device, session->routed);
-        if (session->stream)
-            device->ops->stream_destroy(device, session->stream);
-        if (entered)
-            device->ops->leave(device, &saved);
-        device->ops->destroy(device);
-    }
+    bool entered = device->ops->enter(device, &saved) == STRATA_OK;
+    if (session->stream)
+        (void)device->ops->stream_synchronize(device, session->stream);
+    if (session->kernels)
+        session->kernels->ops->destroy(session->kernels);
+    strata__region_free(&session->memory, device);
+    if (session->routed)
+        device->ops->event_destroy(device, session->routed);
+    if (session->stream)
+        device->ops->stream_destroy(device, session->stream);
+    if (entered)
+        device->ops->leave(device, &saved);
+    device->ops->destroy(device);
     strata__kv_finish(&session->kv);
     strata__weights_finish(&session->weights);
     strata__plan_release(session->plan);
@@ -164,28 +165,29 @@ static void destroy(strata_session *session)
     strata__context_release(context);
 }
 
-strata_status strata__session_create(strata__pack *pack, const strata_session_options *options,
-                                     strata_session **out)
+strata_status strata__session_create_on(strata__device *device, strata__pack *pack,
+                                        const strata_session_options *options, strata_session **out)
 {
     strata_context *context = strata__pack_context(pack);
     strata_session *session = strata__calloc(&context->allocator, 1, sizeof *session);
     strata__saved_device saved;
     strata_status status;
-    if (!session)
+    if (!session) {
+        device->ops->destroy(device);
         return strata__fail_memory(sizeof *session, "a session");
+    }
     atomic_init(&session->references, 1);
     session->context = strata__context_retain(context);
     session->pack = strata__pack_retain(pack);
+    session->device = device;
     status = strata__pack_model(pack, &session->geometry, &session->layers);
     if (status == STRATA_OK)
         status = check_model(session);
     if (status == STRATA_OK)
-        status = strata__device_open(context, options->device, &session->device);
-    if (status == STRATA_OK)
-        status = session->device->ops->enter(session->device, &saved);
+        status = device->ops->enter(device, &saved);
     if (status == STRATA_OK) {
         status = build(session, options);
-        session->device->ops->leave(session->device, &saved);
+        device->ops->leave(device, &saved);
     }
     if (status != STRATA_OK) {
         destroy(session);
@@ -193,6 +195,15 @@ strata_status strata__session_create(strata__pack *pack, const strata_session_op
     }
     *out = session;
     return STRATA_OK;
+}
+
+strata_status strata__session_create(strata__pack *pack, const strata_session_options *options,
+                                     strata_session **out)
+{
+    strata__device *device;
+    strata_status status =
+        strata__device_open(strata__pack_context(pack), options->device, &device);
+    return status == STRATA_OK ? strata__session_create_on(device, pack, options, out) : status;
 }
 
 strata_session *strata__session_retain(strata_session *session)

@@ -12,8 +12,15 @@
 #include <strata/prefill.h>
 #include <strata/session.h>
 
+#include "device/device.h"
+
 strata_status strata__session_create(strata_pack *pack, const strata_session_options *options,
                                      strata_session **out);
+
+/* On a device that is the session's from here on, also when this fails. */
+strata_status strata__session_create_on(strata__device *device, strata_pack *pack,
+                                        const strata_session_options *options,
+                                        strata_session **out);
 
 /* Drops the caller's reference; NULL is legal. A prefill keeps its session alive. */
 void strata__session_release(strata_session *session);
