@@ -3,17 +3,11 @@
 
 #include <stddef.h>
 
-enum { CHUNK_TOKENS = 512, TILE_ROWS = 256 };
-
 strata_status strata__plan_create(const strata__pack *pack, const strata__layout_input *input,
                                   strata_plan **out)
 {
     strata_context *context = strata__pack_context(pack);
     const strata__allocator *allocator = &context->allocator;
-    strata__layout_choice choice = {0};
-    uint32_t resident[STRATA__LAYOUT_MAX_LAYERS];
-    uint64_t longest =
-        input->request.prompt_tokens ? input->request.prompt_tokens : input->request.context_tokens;
     strata_plan *plan = strata__calloc(allocator, 1, sizeof *plan);
     strata_status status;
     if (!plan)
@@ -22,15 +16,7 @@ strata_status strata__plan_create(const strata__pack *pack, const strata__layout
     plan->context = strata__context_retain(context);
     plan->pack_fingerprint = strata__pack_fingerprint(pack);
     plan->facts = input->facts;
-    choice.chunk_tokens = (uint32_t)input->request.chunk_tokens;
-    if (!choice.chunk_tokens)
-        choice.chunk_tokens = longest < CHUNK_TOKENS ? (uint32_t)longest : CHUNK_TOKENS;
-    choice.dense_tile = TILE_ROWS;
-    choice.scratch_bytes = 1u << 20;
-    for (uint32_t i = 0; i < input->geometry.layer_count; ++i)
-        resident[i] = input->geometry.layers[i].expert_width ? input->geometry.experts : 0;
-    choice.resident = input->facts.host_addressable ? NULL : resident;
-    status = strata__layout_build(allocator, input, &choice, &plan->layout);
+    status = strata__layout_plan(allocator, input, &plan->layout, NULL);
     if (status != STRATA_OK) {
         strata__plan_release(plan);
         return status;
