@@ -110,7 +110,7 @@ class FailureTest(unittest.TestCase):
                             "--tokens", "3,2000000000")
 
     def test_prompt_longer_than_the_context(self):
-        self.assert_failure("STRATA_ERR_INVALID_ARGUMENT", "context", "prefill", PACK,
+        self.assert_failure("STRATA_ERR_INVALID_ARGUMENT", "prompt tokens is 9", "prefill", PACK,
                             "--random", "9", "--context", "8")
 
     def test_tokens_that_are_none(self):

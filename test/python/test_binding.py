@@ -133,8 +133,9 @@ class SessionTest(unittest.TestCase):
         with self.assertRaises(strata.Cancelled) as caught:
             self.session.prefill(PROMPT, progress=lambda p: p.done_tokens >= 16)
         self.assertEqual(caught.exception.status, constants.ERR_CANCELLED)
-        self.assertEqual(self.session.length(), 16)
-        self.assertEqual(self.session.prefill(PROMPT[16:]).sequence_tokens, len(PROMPT))
+        kept = self.session.length()  # whole chunks
+        self.assertTrue(16 <= kept < len(PROMPT))
+        self.assertEqual(self.session.prefill(PROMPT[kept:]).sequence_tokens, len(PROMPT))
 
     def test_progress_exception_comes_out(self):
         def fail(_progress):
