@@ -9,7 +9,41 @@
 
 enum { ALIGNMENT_BYTES = 32, MAX_TENSORS = 512 };
 enum { TYPE_UINT32 = 4, TYPE_FLOAT32 = 6, TYPE_BOOL = 7, TYPE_STRING = 8 };
-enum { F32 = 0, F16 = 1, Q8_0 = 8 };
+enum {
+    F32 = 0,
+    F16 = 1,
+    Q2_K = 10,
+    IQ1_M = 29,
+    BF16 = 30,
+    MXFP4 = 39,
+    MAX_BLOCK_BYTES = 256,
+    MAX_BLOCK_VALUES = 256
+};
+
+/* A block of random bytes has values of about this spread when its scale is 1. */
+typedef struct block_format {
+    uint32_t id;
+    uint32_t values;
+    uint32_t bytes;
+    float spread;
+    uint32_t scale_at;   /* byte offset of the half-precision scale */
+    uint32_t minimum_at; /* of a second half, which centres the values; 0: none */
+    float minimum_ratio; /* to the scale */
+} block_format;
+
+static const block_format block_formats[] = {
+    {2, 32, 18, 4.62f, 0, 0, 0},         {3, 32, 20, 4.614f, 0, 2, -7.5f},
+    {6, 32, 22, 9.229f, 0, 0, 0},        {7, 32, 24, 9.231f, 0, 2, -15.5f},
+    {8, 32, 34, 73.81f, 0, 0, 0},        {Q2_K, 256, 84, 13.88f, 80, 82, 1.5f},
+    {11, 256, 110, 43.33f, 108, 0, 0},   {12, 256, 144, 257.8f, 0, 2, 7.5f},
+    {13, 256, 176, 526.5f, 0, 2, 15.5f}, {14, 256, 210, 1366.0f, 208, 0, 0},
+    {16, 256, 66, 53.28f, 0, 0, 0},      {17, 256, 74, 55.95f, 0, 0, 0},
+    {18, 256, 98, 143.2f, 0, 0, 0},      {19, 256, 50, 7.172f, 0, 0, 0},
+    {20, 32, 18, 67.1f, 0, 0, 0},        {21, 256, 110, 140.0f, 0, 0, 0},
+    {22, 256, 82, 56.47f, 0, 0, 0},      {23, 256, 136, 1245.0f, 0, 0, 0},
+    {IQ1_M, 256, 56, 7.191f, 0, 0, 0},   {MXFP4, 32, 17, 5.828f, 0, 0, 0},
+    {42, 64, 18, 1.22f, 0, 0, 0},
+};
 
 typedef struct tensor {
     char name[64];
@@ -29,6 +63,7 @@ typedef struct writer {
     tensor tensors[MAX_TENSORS];
     uint32_t tensor_count;
     uint64_t random;
+    tiny_decode_fn decode; /* or NULL: tensors keep their formats */
 } writer;
 
 uint64_t tiny_random(uint64_t *state)
@@ -238,20 +273,28 @@ static void add_tensors(writer *w, const tiny_spec *s)
     }
 }
 
-static uint64_t tensor_bytes(const tensor *t)
+static const block_format *find_block(uint32_t format)
 {
-    uint64_t values = t->shape[0] * t->shape[1] * t->shape[2];
-    switch (t->format) {
-    case F32:
-        return values * 4;
-    case F16:
-        return values * 2;
-    default:
-        return values / 32 * 34;
-    }
+    for (size_t i = 0; i < sizeof block_formats / sizeof block_formats[0]; ++i)
+        if (block_formats[i].id == format)
+            return &block_formats[i];
+    return NULL;
 }
 
-/* Half of a normal value, by truncation. */
+static uint64_t tensor_values(const tensor *t)
+{
+    return t->shape[0] * t->shape[1] * t->shape[2];
+}
+
+static uint64_t tensor_bytes(const writer *w, const tensor *t)
+{
+    const block_format *block = find_block(t->format);
+    if (block && !w->decode)
+        return tensor_values(t) / block->values * block->bytes;
+    return tensor_values(t) * (t->format == F32 || w->decode ? 4 : 2);
+}
+
+/* Half precision, by truncation. */
 static uint16_t to_half(float value)
 {
     uint32_t bits;
@@ -259,36 +302,68 @@ static uint16_t to_half(float value)
     memcpy(&bits, &value, sizeof bits);
     exponent = (int)(bits >> 23 & 0xff) - 127 + 15;
     if (exponent <= 0)
-        return (uint16_t)(bits >> 16 & 0x8000);
+        return (uint16_t)((bits >> 16 & 0x8000) | (uint32_t)(fabsf(value) * 16777216.0f));
     return (uint16_t)((bits >> 16 & 0x8000) | (uint32_t)exponent << 10 | (bits >> 13 & 0x3ff));
 }
 
-static void write_q8_block(writer *w, float spread)
+/* IQ1_M keeps its scale in the top nibbles of four 16-bit words. */
+static void set_iq1_m_scale(uint8_t *block, uint16_t scale)
 {
-    uint16_t scale = to_half(spread / 73.0f);
-    put(w, &scale, 2);
-    for (int i = 0; i < 32; i += 8)
-        put_u64(w, tiny_random(&w->random) & 0x7f7f7f7f7f7f7f7fu);
-    for (int i = 0; i < 32; ++i)
-        w->bytes[w->count - 32 + (uint64_t)i] ^= tiny_random(&w->random) & 1 ? 0xff : 0;
+    for (int i = 0; i < 4; ++i) {
+        uint8_t *high = block + 48 + 2 * i + 1;
+        *high = (uint8_t)((*high & 0x0f) | (scale >> (4 * i) & 0xf) << 4);
+    }
+}
+
+static void make_block(writer *w, const block_format *format, float spread, uint8_t *block)
+{
+    uint16_t scale = to_half(spread / format->spread);
+    uint16_t minimum = to_half(spread / format->spread * format->minimum_ratio);
+    for (uint32_t i = 0; i < format->bytes; ++i)
+        block[i] = (uint8_t)(tiny_random(&w->random) >> 32);
+    if (format->id == IQ1_M) {
+        set_iq1_m_scale(block, scale);
+    } else if (format->id == MXFP4) {
+        block[0] = (uint8_t)(128 + (int)lroundf(log2f(spread / format->spread)));
+    } else {
+        memcpy(block + format->scale_at, &scale, sizeof scale);
+        if (format->minimum_at)
+            memcpy(block + format->minimum_at, &minimum, sizeof minimum);
+    }
+}
+
+/* A block, or a single value of a format without blocks. */
+static void write_unit(writer *w, uint32_t id, uint32_t values, uint32_t bytes, const uint8_t *unit)
+{
+    float decoded[MAX_BLOCK_VALUES];
+    if (!w->decode) {
+        put(w, unit, bytes);
+        return;
+    }
+    w->decode(id, unit, values, decoded);
+    put(w, decoded, values * sizeof decoded[0]);
 }
 
 static void write_values(writer *w, const tensor *t)
 {
-    uint64_t values = t->shape[0] * t->shape[1] * t->shape[2];
-    if (t->format == Q8_0) {
-        for (uint64_t i = 0; i < values; i += 32)
-            write_q8_block(w, t->spread);
-        return;
-    }
-    for (uint64_t i = 0; i < values; ++i) {
-        float r = tiny_random_value(&w->random);
-        float value = t->spread == 0.0f ? 1.0f + 0.1f * r : t->spread * r;
-        uint16_t half = to_half(value);
-        if (t->format == F32)
-            put(w, &value, sizeof value);
-        else
-            put(w, &half, sizeof half);
+    const block_format *format = find_block(t->format);
+    uint64_t units = tensor_values(t) / (format ? format->values : 1);
+    for (uint64_t i = 0; i < units; ++i) {
+        uint8_t unit[MAX_BLOCK_BYTES];
+        float r, value;
+        uint16_t half;
+        if (format) {
+            make_block(w, format, t->spread, unit);
+            write_unit(w, format->id, format->values, format->bytes, unit);
+            continue;
+        }
+        r = tiny_random_value(&w->random);
+        value = t->spread == 0.0f ? 1.0f + 0.1f * r : t->spread * r;
+        memcpy(unit, &value, sizeof value);
+        half = t->format == F16 ? to_half(value) : (uint16_t)(unit[3] << 8 | unit[2]);
+        if (t->format != F32)
+            memcpy(unit, &half, sizeof half);
+        write_unit(w, t->format, 1, t->format == F32 ? 4 : 2, unit);
     }
 }
 
@@ -306,13 +381,13 @@ static void write_index(writer *w)
         put_text(w, t->name);
         put_u32(w, t->dimensions);
         put(w, t->shape, t->dimensions * sizeof t->shape[0]);
-        put_u32(w, t->format);
+        put_u32(w, w->decode ? (uint32_t)F32 : t->format);
         put_u64(w, offset);
-        offset += (tensor_bytes(t) + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
+        offset += (tensor_bytes(w, t) + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
     }
 }
 
-uint8_t *tiny_pack_make(const tiny_spec *spec, uint64_t *out_bytes)
+static uint8_t *make(const tiny_spec *spec, tiny_decode_fn decode, uint64_t *out_bytes)
 {
     writer *w = calloc(1, sizeof *w);
     uint8_t *image;
@@ -320,6 +395,7 @@ uint8_t *tiny_pack_make(const tiny_spec *spec, uint64_t *out_bytes)
     if (!w)
         exit(99);
     w->architecture = spec->architecture;
+    w->decode = decode;
     w->random = spec->seed * 0x2545f4914f6cdd1du + 1;
     put(w, "GGUF", 4);
     put_u32(w, 3);
@@ -345,4 +421,14 @@ uint8_t *tiny_pack_make(const tiny_spec *spec, uint64_t *out_bytes)
     free(w->bytes);
     free(w);
     return image;
+}
+
+uint8_t *tiny_pack_make(const tiny_spec *spec, uint64_t *out_bytes)
+{
+    return make(spec, NULL, out_bytes);
+}
+
+uint8_t *tiny_pack_make_decoded(const tiny_spec *spec, tiny_decode_fn decode, uint64_t *out_bytes)
+{
+    return make(spec, decode, out_bytes);
 }

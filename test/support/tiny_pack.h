@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* A model. Formats are GGUF type ids: 0 F32, 1 F16, 8 Q8_0. */
+/* A model. Formats are GGUF type ids; a row must be a whole number of their blocks. */
 typedef struct tiny_spec {
     const char
         *architecture; /* "qwen3moe", "qwen2moe" (shared expert with a gate), "ernie4_5-moe" */
@@ -34,6 +34,12 @@ tiny_spec tiny_spec_default(void);
 
 /* A file image aligned to 64 bytes, to be freed with free(); exits the test on lack of memory. */
 uint8_t *tiny_pack_make(const tiny_spec *spec, uint64_t *out_bytes);
+
+/* Writes the values of `values / block values` blocks. */
+typedef void (*tiny_decode_fn)(uint32_t format, const void *blocks, uint64_t values, float *out);
+
+/* The same model with every tensor decoded to float32. */
+uint8_t *tiny_pack_make_decoded(const tiny_spec *spec, tiny_decode_fn decode, uint64_t *out_bytes);
 
 /* The generator that the weights come from: uniform 64 bits, and a value of about unit spread. */
 uint64_t tiny_random(uint64_t *state);
