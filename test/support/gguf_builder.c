@@ -230,6 +230,17 @@ static void append_header(const gguf_builder *builder, gguf_bytes *image)
     }
 }
 
+uint8_t *gguf_header(const gguf_builder *builder, uint64_t *out_bytes, uint64_t *out_data)
+{
+    gguf_bytes head = {0};
+    append_header(builder, &head);
+    while (head.count % builder->alignment)
+        append(&head, "", 1);
+    *out_bytes = head.count;
+    *out_data = data_end(builder);
+    return head.data;
+}
+
 uint8_t *gguf_image(const gguf_builder *builder, uint64_t *out_bytes, uint64_t *out_header)
 {
     gguf_bytes head = {0};

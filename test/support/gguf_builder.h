@@ -71,6 +71,9 @@ gguf_tensor *gguf_add(gguf_builder *builder, const char *name, uint32_t format, 
 gguf_tensor *gguf_find(gguf_builder *builder, const char *name);
 void gguf_remove_tensor(gguf_builder *builder, const char *name);
 
+/* What lies before the data, padded to it, to be freed with free(); *out_data: bytes of the data. */
+uint8_t *gguf_header(const gguf_builder *builder, uint64_t *out_bytes, uint64_t *out_data);
+
 /* The whole file, 64-byte aligned, to be freed with free(); *out_header: bytes before the data. */
 uint8_t *gguf_image(const gguf_builder *builder, uint64_t *out_bytes, uint64_t *out_header);
 
