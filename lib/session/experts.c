@@ -14,8 +14,7 @@ static strata_expert_blob pack_blob(const strata_session *session, uint32_t laye
     const strata__projection *from[PROJECTIONS] = {&l->expert_gate, &l->expert_up, &l->expert_down};
     const void *at[PROJECTIONS];
     for (int i = 0; i < PROJECTIONS; ++i)
-        at[i] =
-            (const uint8_t *)from[i]->data + expert * (from[i]->bytes / session->geometry->experts);
+        at[i] = (const uint8_t *)from[i]->data + expert * from[i]->stride_bytes;
     return (strata_expert_blob){at[GATE], at[UP], at[DOWN]};
 }
 

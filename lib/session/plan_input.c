@@ -38,17 +38,6 @@ void strata__plan_facts(const strata__device_facts *device, const strata__kernel
     }
 }
 
-static uint64_t layer_dense_bytes(const strata__layer *l)
-{
-    const strata__projection *all[] = {
-        &l->q,    &l->k,           &l->v,         &l->attention_out, &l->gate,          &l->up,
-        &l->down, &l->shared_gate, &l->shared_up, &l->shared_down,   &l->shared_router, &l->router};
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i)
-        bytes += all[i]->bytes;
-    return bytes;
-}
-
 static strata__layout_layer layer_numbers(const strata__layer *l, uint32_t experts)
 {
     strata__layout_layer out = {0};
@@ -58,7 +47,7 @@ static strata__layout_layer layer_numbers(const strata__layer *l, uint32_t exper
     out.head_size = l->head_size;
     out.window = l->window;
     out.ffn_width = has_experts ? 0 : l->ffn_width;
-    out.dense_bytes = layer_dense_bytes(l);
+    out.dense_bytes = l->dense_bytes;
     if (!has_experts)
         return out;
     out.expert_width = l->expert_width;

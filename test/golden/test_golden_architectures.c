@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Logits of small models of every architecture against an independent float64 forward. The argument is
- * a folder of NAME.gguf with NAME.tokens (ids as text) and NAME.logits (float32, all positions).
+ * a folder of NAME.gguf with NAME.tokens (ids as text) and NAME.logits.f32 (all positions).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@ typedef struct golden {
 static char *path_of(const char *name, const char *suffix)
 {
     static char path[1024];
-    snprintf(path, sizeof path, "%s/%s%s", folder, name, suffix);
+    snprintf(path, sizeof path, "%.800s/%.100s%.20s", folder, name, suffix);
     return path;
 }
 
@@ -53,7 +53,7 @@ static void golden_open(golden *g, const char *name)
     FILE *file;
     int token;
     memset(g, 0, sizeof *g);
-    snprintf(g->name, sizeof g->name, "%s", name);
+    snprintf(g->name, sizeof g->name, "%.63s", name);
     fixture_ok(strata_context_create(NULL, &g->context));
     fixture_ok(strata_pack_open_path(g->context, path_of(name, ".gguf"), &g->pack));
     fixture_ok(strata_pack_info_get(g->pack, &info));
@@ -68,7 +68,7 @@ static void golden_open(golden *g, const char *name)
     values = g->token_count * g->vocabulary;
     g->expected = calloc(values, sizeof *g->expected);
     assert_non_null(g->expected);
-    file = open_file(name, ".logits");
+    file = open_file(name, ".logits.f32");
     assert_int_equal(fread(g->expected, sizeof *g->expected, values, file), values);
     assert_int_equal(fgetc(file), EOF);
     fclose(file);
@@ -84,16 +84,16 @@ static void golden_close(golden *g)
 /* Blobs of the pack itself, by way of the callback. */
 typedef struct source {
     const uint8_t *data[MAX_LAYERS][3];
-    uint64_t blob_bytes[MAX_LAYERS][3];
+    uint64_t stride_bytes[MAX_LAYERS][3];
 } source;
 
 static strata_status give_expert(void *user_data, uint32_t layer, uint32_t expert,
                                  strata_expert_blob *out_blob)
 {
     const source *s = user_data;
-    out_blob->gate = s->data[layer][0] + expert * s->blob_bytes[layer][0];
-    out_blob->up = s->data[layer][1] + expert * s->blob_bytes[layer][1];
-    out_blob->down = s->data[layer][2] + expert * s->blob_bytes[layer][2];
+    out_blob->gate = s->data[layer][0] + expert * s->stride_bytes[layer][0];
+    out_blob->up = s->data[layer][1] + expert * s->stride_bytes[layer][1];
+    out_blob->down = s->data[layer][2] + expert * s->stride_bytes[layer][2];
     return STRATA_OK;
 }
 
@@ -113,8 +113,14 @@ static void find_blobs(const golden *g, source *s)
         for (int p = 0; p < 3; ++p)
             if (strcmp(tensor.name + end, parts[p]) == 0) {
                 s->data[layer][p] = tensor.data;
-                s->blob_bytes[layer][p] = tensor.bytes / tensor.shape[2];
+                s->stride_bytes[layer][p] = tensor.bytes / tensor.shape[2];
             }
+        if (strcmp(tensor.name + end, "ffn_gate_up_exps.weight") == 0) {
+            /* An expert's gate rows, then its up rows. */
+            s->stride_bytes[layer][0] = s->stride_bytes[layer][1] = tensor.bytes / tensor.shape[2];
+            s->data[layer][0] = tensor.data;
+            s->data[layer][1] = s->data[layer][0] + s->stride_bytes[layer][0] / 2;
+        }
     }
 }
 

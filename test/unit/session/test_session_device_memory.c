@@ -132,7 +132,6 @@ static void copies_give_the_same_bits(void **state)
 
 typedef struct source {
     const strata__layer *layers;
-    uint32_t experts;
     uint32_t calls;
     uint32_t fail_at;
 } source;
@@ -144,11 +143,9 @@ static strata_status give_expert(void *user_data, uint32_t layer, uint32_t exper
     const strata__layer *l = &s->layers[layer];
     if (++s->calls == s->fail_at)
         return STRATA_ERR_IO;
-    out_blob->gate =
-        (const uint8_t *)l->expert_gate.data + expert * (l->expert_gate.bytes / s->experts);
-    out_blob->up = (const uint8_t *)l->expert_up.data + expert * (l->expert_up.bytes / s->experts);
-    out_blob->down =
-        (const uint8_t *)l->expert_down.data + expert * (l->expert_down.bytes / s->experts);
+    out_blob->gate = (const uint8_t *)l->expert_gate.data + expert * l->expert_gate.stride_bytes;
+    out_blob->up = (const uint8_t *)l->expert_up.data + expert * l->expert_up.stride_bytes;
+    out_blob->down = (const uint8_t *)l->expert_down.data + expert * l->expert_down.stride_bytes;
     return STRATA_OK;
 }
 
@@ -163,7 +160,6 @@ static void the_callback_is_asked_once_for_each(void **state)
     (void)state;
     bench_open(&b, "qwen3moe");
     ok(strata__pack_model(b.pack, &geometry, &s.layers));
-    s.experts = geometry->experts;
     session = make_session(&b, 1);
     read_prompt(session, in_place);
     strata__session_release(session);
