@@ -129,6 +129,7 @@ void strata__layout_destroy(strata__layout *layout)
     if (!layout)
         return;
     a = layout->allocator;
+    strata__free(a, (void *)(uintptr_t)layout->request.layer_paths, layout->layer_count);
     free_work(a, &layout->prompt);
     free_work(a, &layout->decode);
     strata__free(a, layout->layers, layout->layer_count * sizeof *layout->layers);
@@ -253,12 +254,20 @@ static strata_status allocate(strata__layout_problem *p, strata__layout **out)
 {
     strata_status status = STRATA_OK;
     strata__layout *layout = take(p->allocator, 1, sizeof *layout, &status);
+    uint8_t *layer_paths = NULL;
     *out = layout;
     if (!layout)
         return status;
     layout->allocator = p->allocator;
+    layout->facts = p->facts;
+    layout->request = p->request;
     layout->layer_count = p->geometry.layer_count;
     layout->tensor_count = p->geometry.tensor_count;
+    if (p->request.layer_paths)
+        layer_paths = take(p->allocator, layout->layer_count, 1, &status);
+    if (layer_paths)
+        memcpy(layer_paths, p->request.layer_paths, layout->layer_count);
+    layout->request.layer_paths = layer_paths;
     layout->layers = take(p->allocator, layout->layer_count, sizeof *layout->layers, &status);
     layout->tensor_offsets =
         take(p->allocator, layout->tensor_count, sizeof *layout->tensor_offsets, &status);

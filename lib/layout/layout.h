@@ -358,6 +358,8 @@ typedef struct strata__layout_prediction {
 
 typedef struct strata__layout {
     const strata__allocator *allocator;
+    strata__layout_facts facts;     /* what it was made from, defaults filled in */
+    strata__layout_request request; /* layer_paths are the layout's own */
     uint64_t alignment_bytes;
     uint32_t layer_count;
     uint32_t sequences;
@@ -416,6 +418,31 @@ strata_status strata__layout_build(const strata__allocator *allocator,
                                    const strata__layout_choice *choice, strata__layout **out);
 
 void strata__layout_destroy(strata__layout *layout); /* NULL is legal */
+
+/* Bands of a chunk: 16, 64 and 512 rows as far as they are smaller, and the chunk. */
+uint32_t strata__layout_band_count(uint32_t chunk_tokens);
+
+/*
+ * A layout as bytes: its input but for the geometry, the choice, and totals. `fingerprint` names the
+ * pack. Returns the bytes needed, and writes them when they fit `capacity`.
+ */
+uint64_t strata__layout_save(const strata__layout *layout, uint64_t fingerprint, void *out,
+                             uint64_t capacity);
+
+/*
+ * Builds a saved layout again. The bytes may be anything: STRATA_ERR_FORMAT when they are no saved
+ * layout, STRATA_ERR_INVALID_ARGUMENT when they are that of another pack; what else they say is
+ * checked like a caller's input, and the tables must come to the same totals.
+ */
+strata_status strata__layout_load(const strata__allocator *allocator,
+                                  const strata__layout_geometry *geometry, uint64_t fingerprint,
+                                  const void *data, uint64_t bytes, strata__layout **out);
+
+/*
+ * Whether a layout can be run on a device with these facts: STRATA_ERR_UNSUPPORTED names what differs.
+ */
+strata_status strata__layout_fits_device(const strata__layout *layout,
+                                         const strata__layout_facts *facts);
 
 /* Band and configuration of a step of `rows` tokens, 1 to chunk_tokens; the count when there is
  * none. */

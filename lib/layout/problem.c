@@ -261,6 +261,13 @@ strata_status strata__layout_problem_init(strata__layout_problem *problem,
     return status;
 }
 
+uint32_t strata__layout_band_count(uint32_t chunk_tokens)
+{
+    strata__layout_spec spec = {.chunk = chunk_tokens};
+    strata__layout_bands(&spec);
+    return spec.band_count;
+}
+
 void strata__layout_bands(strata__layout_spec *spec)
 {
     static const uint32_t rows[] = {STRATA__LAYOUT_DIRECT_ROWS, 64, 512};
