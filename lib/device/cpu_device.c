@@ -12,8 +12,6 @@
 #include "base/task.h"
 #include "device/device.h"
 
-enum { ALIGNMENT_BYTES = 64 };
-
 typedef struct cpu_device {
     strata__device base;
 } cpu_device;
@@ -72,7 +70,7 @@ static strata_status cpu_memory_free_bytes(strata__device *device, uint64_t *out
 
 static strata_status cpu_alloc(strata__device *device, uint64_t bytes, const char *what, void **out)
 {
-    void *pointer = strata__alloc_aligned(allocator_of(device), bytes, ALIGNMENT_BYTES);
+    void *pointer = strata__alloc_aligned(allocator_of(device), bytes, STRATA__CPU_ALIGNMENT_BYTES);
     if (!pointer)
         return strata__fail(STRATA_ERR_DEVICE_MEMORY, "cannot allocate %llu bytes for %s on cpu",
                             (unsigned long long)bytes, what);
@@ -83,7 +81,7 @@ static strata_status cpu_alloc(strata__device *device, uint64_t bytes, const cha
 static strata_status cpu_host_alloc(strata__device *device, uint64_t bytes, const char *what,
                                     void **out)
 {
-    void *pointer = strata__alloc_aligned(allocator_of(device), bytes, ALIGNMENT_BYTES);
+    void *pointer = strata__alloc_aligned(allocator_of(device), bytes, STRATA__CPU_ALIGNMENT_BYTES);
     if (!pointer)
         return strata__fail_memory(bytes, what);
     *out = pointer;
@@ -278,7 +276,7 @@ strata_status strata__cpu_device_open(strata_context *context, strata__device **
     device->base.facts.multiprocessors = threads > 0 ? (uint32_t)threads : 1;
     device->base.facts.memory_bytes = memory_pages_bytes(_SC_PHYS_PAGES);
     device->base.facts.memory_free_bytes = memory_pages_bytes(_SC_AVPHYS_PAGES);
-    device->base.facts.alignment_bytes = ALIGNMENT_BYTES;
+    device->base.facts.alignment_bytes = STRATA__CPU_ALIGNMENT_BYTES;
     memcpy(device->base.facts.name, "cpu", sizeof "cpu");
     *out = &device->base;
     return STRATA_OK;

@@ -14,8 +14,6 @@
 #include "base/cuda_code.h"
 #include "base/error.h"
 
-enum { ALIGNMENT_BYTES = 256 };
-
 _Static_assert(sizeof(int) <= STRATA__DEVICE_SAVED_BYTES, "the saved device must fit");
 
 strata_status strata__cuda_device_status(cudaError_t code, const char *what)
@@ -72,7 +70,7 @@ static void facts_of(const struct cudaDeviceProp *properties, uint64_t free_byte
     out->memory_bytes = properties->totalGlobalMem;
     out->memory_free_bytes = free_bytes;
     out->shared_memory_bytes = properties->sharedMemPerBlockOptin;
-    out->alignment_bytes = ALIGNMENT_BYTES;
+    out->alignment_bytes = STRATA__CUDA_ALIGNMENT_BYTES;
     snprintf(out->name, sizeof out->name, "%s", properties->name);
     format_uuid(&properties->uuid, out->uuid);
 }

@@ -31,6 +31,9 @@ typedef enum strata__device_kind {
     STRATA__DEVICE_DELAYING
 } strata__device_kind;
 
+/* Of every buffer; what plans that are made without a device assume. */
+enum { STRATA__CPU_ALIGNMENT_BYTES = 64, STRATA__CUDA_ALIGNMENT_BYTES = 256 };
+
 typedef struct strata__device_facts {
     uint32_t kind; /* strata__device_kind */
     uint32_t

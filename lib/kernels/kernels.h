@@ -324,6 +324,12 @@ typedef struct strata__kernels_facts {
     uint64_t group_scratch_bytes_fixed;
 } strata__kernels_facts;
 
+/*
+ * The facts of the kernels for accelerators of a compute capability (90 = 9.0), or for the CPU (0). No
+ * device is needed, and the build may be one without CUDA.
+ */
+void strata__kernels_facts_of(uint32_t compute_capability, strata__kernels_facts *out);
+
 struct strata__kernels {
     const strata__kernels_ops *ops;
     strata__kernels_facts facts;

@@ -9,13 +9,15 @@ typedef struct number {
     uint64_t found;
 } number;
 
-static strata_status check_paths(const strata__layout_work *work, const strata__layout_facts *facts)
+static strata_status check_paths(const strata__layout *layout, const strata__layout_facts *facts)
 {
+    const strata__layout_work *work = &layout->prompt;
     for (uint32_t i = 0; i < work->config_count; ++i) {
         uint32_t path = work->configs[i].path;
-        if (path < STRATA__LAYOUT_PATH_COUNT && facts->coverage[path] == 0)
-            return strata__fail(STRATA_ERR_UNSUPPORTED,
-                                "the plan uses path %s, which has no kernels on this device",
+        if (path < STRATA__LAYOUT_PATH_COUNT &&
+            (layout->facts.coverage[path] & ~facts->coverage[path]) != 0)
+            return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                                "the plan uses path %s, which takes fewer formats on this device",
                                 strata__layout_path_name(path));
     }
     return STRATA_OK;
@@ -40,9 +42,9 @@ strata_status strata__layout_fits_device(const strata__layout *layout,
     };
     for (uint32_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i)
         if (numbers[i].planned != numbers[i].found)
-            return strata__fail(STRATA_ERR_UNSUPPORTED,
+            return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
                                 "the plan is for another device: %s is %llu there, %llu here",
                                 numbers[i].name, (unsigned long long)numbers[i].planned,
                                 (unsigned long long)numbers[i].found);
-    return check_paths(&layout->prompt, facts);
+    return check_paths(layout, facts);
 }

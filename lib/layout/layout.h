@@ -439,7 +439,8 @@ strata_status strata__layout_load(const strata__allocator *allocator,
                                   const void *data, uint64_t bytes, strata__layout **out);
 
 /*
- * Whether a layout can be run on a device with these facts: STRATA_ERR_UNSUPPORTED names what differs.
+ * Whether a layout can be run on a device with these facts: STRATA_ERR_INVALID_ARGUMENT names what
+ * differs.
  */
 strata_status strata__layout_fits_device(const strata__layout *layout,
                                          const strata__layout_facts *facts);

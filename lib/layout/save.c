@@ -268,7 +268,8 @@ static strata_status read_saved(cursor *c, uint64_t fingerprint, saved *out)
 {
     uint64_t pack = get_number(c, 8);
     uint32_t layers = (uint32_t)get_number(c, 4), bands = (uint32_t)get_number(c, 4);
-    if (pack != fingerprint || layers != out->input.geometry.layer_count)
+    if (pack != fingerprint || layers != out->input.geometry.layer_count ||
+        layers > STRATA__LAYOUT_MAX_LAYERS)
         return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "the saved plan is that of another pack");
     get_fields(c, &out->input.request, request_fields, COUNT(request_fields));
     get_fields(c, &out->input.facts, facts_fields, COUNT(facts_fields));
@@ -290,6 +291,10 @@ static strata_status read_saved(cursor *c, uint64_t fingerprint, saved *out)
 
 static strata_status check_totals(const strata__layout *layout, const totals *sums)
 {
+    if (layout->device_bytes > layout->budget_bytes)
+        return strata__fail(STRATA_ERR_FORMAT, "a saved plan of %llu device bytes for %llu",
+                            (unsigned long long)layout->device_bytes,
+                            (unsigned long long)layout->budget_bytes);
     if (layout->session_bytes == sums->session_bytes &&
         layout->prompt_bytes == sums->prompt_bytes && layout->host_bytes == sums->host_bytes)
         return STRATA_OK;

@@ -15,13 +15,19 @@ struct strata_plan {
     atomic_uint references;
     strata_context *context; /* retained */
     uint64_t pack_fingerprint;
-    strata__layout_facts facts; /* of the device it was made for */
     strata__layout *layout;
 };
 
 /* A plan for a pack that `input` was made from. */
 strata_status strata__plan_create(const strata__pack *pack, const strata__layout_input *input,
                                   strata_plan **out);
+
+/* A plan of strata__plan_save()'s bytes, which may be anything. */
+strata_status strata__plan_load(strata__pack *pack, const void *data, uint64_t bytes,
+                                strata_plan **out);
+
+/* Bytes of a saved plan; they are written when they fit. */
+uint64_t strata__plan_save(const strata_plan *plan, void *out, uint64_t capacity);
 
 /*
  * Whether the layout's sizes hold for a pack on a device: STRATA_ERR_INVALID_ARGUMENT for another pack,

@@ -8,36 +8,6 @@
 
 enum { DEFAULT_CONTEXT_TOKENS = 4096 };
 
-void strata__plan_facts(const strata__device_facts *device, const strata__kernels_facts *kernels,
-                        strata__layout_facts *out)
-{
-    memset(out, 0, sizeof *out);
-    out->compute_capability = device->compute_capability;
-    out->host_addressable = device->host_addressable;
-    out->activation_bytes = kernels->activation_bytes;
-    out->row_scale_bytes = kernels->row_scale_bytes;
-    out->decode_bytes_per_value = kernels->decode_bytes_per_value;
-    out->gate_up_paths = 1u << STRATA__PATH_MMQ;
-    out->memory_bytes = device->memory_bytes;
-    out->shared_memory_bytes = device->shared_memory_bytes;
-    out->alignment_bytes = device->alignment_bytes;
-    memcpy(out->coverage, kernels->coverage, sizeof out->coverage);
-    out->attention_scratch_bytes_per_row = kernels->attention_scratch_bytes_per_row;
-    out->group_scratch_bytes_per_expert = kernels->group_scratch_bytes_per_expert;
-    out->group_scratch_bytes_fixed = kernels->group_scratch_bytes_fixed;
-    out->link_bytes_per_second = 25e9;
-    out->link_latency_seconds = 1e-5;
-    out->memory_bytes_per_second = 20e9;
-    out->staging_bytes_per_second = 5e9;
-    out->launch_seconds = 1e-6;
-    out->dense_flops = 1e11;
-    out->attention_flops = 5e10;
-    for (int i = 0; i < STRATA__LAYOUT_PATH_COUNT; ++i) {
-        out->path_flops[i] = 5e10;
-        out->path_half_rows[i] = 8;
-    }
-}
-
 static strata__layout_layer layer_numbers(const strata__layer *l, uint32_t experts)
 {
     strata__layout_layer out = {0};
@@ -89,6 +59,18 @@ static strata_status make_geometry(strata__plan_input *plan, const strata__geome
     return STRATA_OK;
 }
 
+static strata_status make_policy(strata__plan_input *plan, uint32_t layers, const char *text)
+{
+    plan->input.request.path = STRATA__LAYOUT_PATH_AUTO;
+    if (!text)
+        return STRATA_OK;
+    plan->layer_paths = strata__alloc(plan->allocator, layers);
+    if (!plan->layer_paths)
+        return strata__fail_memory(layers, "the path policy");
+    plan->input.request.layer_paths = plan->layer_paths;
+    return strata__plan_policy_parse(text, layers, &plan->input.request.path, plan->layer_paths);
+}
+
 static void make_request(strata__plan_input *plan, const strata__geometry *geometry,
                          const strata_plan_options *options)
 {
@@ -107,7 +89,6 @@ static void make_request(strata__plan_input *plan, const strata__geometry *geome
     out->kv_format = options->kv_format;
     out->experts = options->experts;
     out->expert_source = 1;
-    out->path = STRATA__LAYOUT_PATH_AUTO;
 }
 
 strata_status strata__plan_input_init(strata__plan_input *plan, const strata__allocator *allocator,
@@ -123,9 +104,10 @@ strata_status strata__plan_input_init(strata__plan_input *plan, const strata__al
     status = strata__pack_model(pack, &geometry, &layers);
     if (status == STRATA_OK)
         status = make_geometry(plan, geometry, layers);
-    if (status == STRATA_OK)
-        make_request(plan, geometry, options);
-    return status;
+    if (status != STRATA_OK)
+        return status;
+    make_request(plan, geometry, options);
+    return make_policy(plan, geometry->layers, options->path);
 }
 
 void strata__plan_input_finish(strata__plan_input *plan)

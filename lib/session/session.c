@@ -59,9 +59,11 @@ static strata_status make_plan(strata_session *session, const strata__layout_fac
 /* The caller's plan, or one made for this device. */
 static strata_status take_plan(strata_session *session, const strata_session_options *options)
 {
+    const strata_plan_options *given = options->plan_options;
     strata__layout_facts facts;
     strata_status status;
-    strata__plan_facts(&session->device->facts, &session->kernels->facts, &facts);
+    strata__plan_facts(&session->device->facts, &session->kernels->facts,
+                       given ? given->device : NULL, &facts);
     if (options->plan) {
         status = strata__plan_check(options->plan, session->pack, &facts);
         if (status == STRATA_OK)

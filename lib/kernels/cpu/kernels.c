@@ -35,20 +35,6 @@ static const strata__kernels_ops operations = {
     .combine = strata__cpu_combine,
 };
 
-static strata__kernels_facts facts(void)
-{
-    strata__kernels_facts f = {
-        .activation_bytes = sizeof(float),
-        .decode_bytes_per_value = sizeof(float),
-    };
-    for (uint32_t id = 0; id < STRATA__FORMAT_LIMIT; id++)
-        if (strata__format_find(id)) {
-            f.coverage[STRATA__PATH_FP16] |= (uint64_t)1 << id;
-            f.coverage[STRATA__PATH_DIRECT] |= (uint64_t)1 << id;
-        }
-    return f;
-}
-
 strata_status strata__cpu_kernels_create(const strata__cpu_kernels_options *options,
                                          strata__kernels **out)
 {
@@ -58,7 +44,7 @@ strata_status strata__cpu_kernels_create(const strata__cpu_kernels_options *opti
     if (!cpu)
         return strata__fail_memory(sizeof *cpu, "the CPU kernels");
     cpu->base.ops = &operations;
-    cpu->base.facts = facts();
+    strata__kernels_facts_of(0, &cpu->base.facts);
     cpu->allocator = allocator;
     cpu->level = strata__cpu_best_level();
     cpu->code = strata__cpu_code_of(cpu->level);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of CUDA kernels: facts, creation, and the way from the interface to the launches. */
 #include "base/cuda_code.h"
-#include "kernels/cuda/group.h"
 #include "kernels/cuda/products.h"
 
 namespace
@@ -45,19 +44,6 @@ const strata__kernels_ops operations = {
     destroy, embed, norm,     dense,   qkv,  attention, router,
     select,  group, activate, gate_up, down, combine,
 };
-
-void fill_facts(strata__kernels_facts *facts)
-{
-    facts->activation_bytes = 2;
-    facts->row_scale_bytes = 4;
-    facts->decode_bytes_per_value = 2;
-    for (uint32_t format = 0; format < STRATA__FORMAT_LIMIT; format++)
-        if (strata__format_find(format)) {
-            facts->coverage[STRATA__PATH_DIRECT] |= 1ull << format;
-            facts->coverage[STRATA__PATH_FP16] |= 1ull << format;
-        }
-    facts->group_scratch_bytes_per_expert = STRATA__GROUP_BYTES_PER_EXPERT;
-}
 
 strata_status read_state(const strata__cuda_kernels_options *options, strata__cuda_state *state)
 {
@@ -151,8 +137,8 @@ extern "C" strata_status strata__cuda_kernels_create(const strata__cuda_kernels_
         return strata__fail_memory(sizeof(cuda_kernels), "the cuda kernels");
     kernels->base.ops = &operations;
     kernels->allocator = *options->allocator;
-    fill_facts(&kernels->base.facts);
     strata_status status = read_state(options, &kernels->state);
+    strata__kernels_facts_of(kernels->state.compute_capability, &kernels->base.facts);
     if (status == STRATA_OK)
         status = load_on_device(&kernels->state);
     if (status != STRATA_OK) {

@@ -205,12 +205,12 @@ static void a_plan_for_something_else_is_refused(void **state)
     assert_int_equal(strata__session_create(other.pack, &options, &second),
                      STRATA_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(strata__error_text(), "another pack"));
-    plan->facts.activation_bytes = 2;
+    plan->layout->facts.activation_bytes = 2;
     assert_int_equal(strata__session_create(b.pack, &options, &second),
                      STRATA_ERR_INVALID_ARGUMENT);
-    assert_non_null(strstr(strata__error_text(), "activation_bytes 2"));
-    plan->facts.activation_bytes = 4;
-    plan->facts.alignment_bytes = 32;
+    assert_non_null(strstr(strata__error_text(), "activation bytes is 2"));
+    plan->layout->facts.activation_bytes = 4;
+    plan->layout->facts.alignment_bytes = 32;
     assert_int_equal(strata__session_create(b.pack, &options, &second),
                      STRATA_ERR_INVALID_ARGUMENT);
     assert_null(second);
