@@ -65,6 +65,205 @@ STRATA_API void strata_plan_options_init(strata_plan_options *options, uint64_t 
 /** Fills zeros, never writing beyond caller_bytes, and sets struct_size to it. */
 STRATA_API void strata_device_facts_init(strata_device_facts *facts, uint64_t caller_bytes);
 
+/** How a layer's experts are multiplied. */
+enum {
+    STRATA_PATH_DIRECT = 0, /**< row by row, blobs read in place; at most 16 rows */
+    STRATA_PATH_FUSED = 1,  /**< int8, gate to down in one kernel for each group of experts */
+    STRATA_PATH_MMQ = 2,    /**< int8, one product at a time */
+    STRATA_PATH_FP16 = 3,   /**< decoded to half precision */
+    STRATA_PATH_NONE = 254  /**< a layer without experts */
+};
+
+/** Which memory a buffer lies in; offsets count from its base. */
+enum {
+    STRATA_REGION_SESSION = 0, /**< device memory of a session */
+    STRATA_REGION_PREFILL = 1, /**< device memory of a prefill: strata_prefill_bytes() */
+    STRATA_REGION_HOST = 2     /**< page-locked host memory of a prefill */
+};
+
+/**
+ * Plans a session and its prompts: chooses chunk, tiles, ring and residents by predicted time and lays
+ * out every buffer. No tensor data is read.
+ *
+ * @param pack    stays open as long as the plan is used to make sessions of it
+ * @param options copied; NULL for the defaults
+ * @param out     the caller's, to be destroyed; NULL on failure
+ * @return STRATA_OK, STRATA_ERR_PLAN_INFEASIBLE (by how much, and what would fit),
+ *         STRATA_ERR_UNSUPPORTED (architecture, or a path without kernels, by name),
+ *         STRATA_ERR_INVALID_ARGUMENT, STRATA_ERR_ABI_SIZE, STRATA_ERR_ABI_FIELD, STRATA_ERR_NO_MEMORY
+ */
+STRATA_API STRATA_NODISCARD strata_status strata_plan_create(strata_pack *pack,
+                                                             const strata_plan_options *options,
+                                                             strata_plan **out);
+
+/** Drops the caller's reference; sessions made from the plan keep it alive. NULL is legal. */
+STRATA_API void strata_plan_destroy(strata_plan *plan);
+
+/** What would fit when a plan is infeasible. 0: nothing of the kind does, or it was not asked for. */
+typedef struct strata_plan_shortfall {
+    uint32_t struct_size;    /**< sizeof this structure */
+    uint32_t feasible;       /**< 1: the plan is feasible, and all below is 0 */
+    uint64_t needed_bytes;   /**< smallest device budget that fits */
+    uint64_t missing_bytes;  /**< that budget minus the one given */
+    uint64_t context_tokens; /**< longest context that fits the budget given */
+    uint64_t chunk_tokens;   /**< largest chunk that fits it, when a chunk was given */
+} strata_plan_shortfall;
+
+/**
+ * Answers how far options are from a feasible plan; arguments as strata_plan_create().
+ *
+ * @return STRATA_OK, also when the plan is infeasible; else what strata_plan_create() answers
+ */
+STRATA_API STRATA_NODISCARD strata_status strata_plan_shortfall_get(
+    strata_pack *pack, const strata_plan_options *options, strata_plan_shortfall *inout);
+
+/** A plan as a whole. */
+typedef struct strata_plan_info {
+    uint32_t struct_size;         /**< sizeof this structure */
+    uint32_t layer_count;         /**< see strata_plan_layer_get() */
+    uint32_t band_count;          /**< ranges of rows: see strata_plan_band_get() */
+    uint32_t persistent_count;    /**< see strata_plan_persistent_get() */
+    uint32_t configuration_count; /**< see strata_plan_configuration_get() */
+    uint32_t chunk_count;         /**< chunks of the prompt planned for */
+    uint32_t chunk_tokens;        /**< tokens that pass all layers together */
+    uint32_t dense_tile_rows;     /**< rows of attention parts and dense products at a time */
+    uint32_t attention_tile_rows; /**< rows of an attention kernel */
+    uint32_t expert_tile_rows;    /**< rows sorted by expert of a launch */
+    uint32_t logit_tile_rows;     /**< rows of logits at a time */
+    uint32_t sequence_count;      /**< sequences that the KV cache holds */
+    uint32_t page_tokens;         /**< tokens of a KV page */
+    uint32_t kv_format;           /**< STRATA_KV_* */
+    uint64_t context_tokens;      /**< longest sequence */
+    uint64_t prompt_tokens;       /**< prompt planned for */
+    uint64_t device_budget_bytes; /**< what the plan had to fit; UINT64_MAX: no limit */
+    uint64_t device_bytes;        /**< all device memory: session_bytes and prefill_bytes */
+    uint64_t session_bytes;       /**< device memory of the session */
+    uint64_t prefill_bytes;       /**< device memory of reading prompts */
+    uint64_t host_bytes;          /**< page-locked host memory of reading prompts */
+    uint64_t pinned_expert_bytes; /**< experts to be page-locked beside it */
+    uint64_t staged_expert_bytes; /**< experts that go through staging memory instead */
+    uint64_t alignment_bytes;     /**< of regions and buffers */
+    uint64_t arena_bytes;         /**< of the largest configuration */
+    uint64_t ring_bytes;          /**< that streamed experts land in; 0: none is streamed */
+    uint64_t expert_cache_bytes;  /**< experts that stay on the device */
+    uint64_t loan_offset_bytes; /**< range of the cache lent to prompts, in the session's region */
+    uint64_t loan_bytes;        /**< 0: no loan */
+    uint64_t predicted_prompt_ns;    /**< time of the prompt planned for */
+    uint64_t predicted_link_ns;      /**< time of its copies alone */
+    uint64_t predicted_compute_ns;   /**< time of its kernels alone */
+    uint64_t predicted_copied_bytes; /**< bytes that it sends to the device */
+} strata_plan_info;
+
+/** Fills `inout`, whose struct_size the caller set. */
+STRATA_API STRATA_NODISCARD strata_status strata_plan_info_get(const strata_plan *plan,
+                                                               strata_plan_info *inout);
+
+/** A range of row counts: a step takes the first band that holds its rows. */
+typedef struct strata_plan_band {
+    uint32_t struct_size; /**< sizeof this structure */
+    uint32_t rows;        /**< the most tokens of a step */
+    uint32_t fetch;       /**< 1: routed experts are fetched; 0: experts are streamed ahead */
+    uint32_t reserved0;   /**< 0 */
+} strata_plan_band;
+
+/** Band `index`, in ascending order; the last is the chunk. */
+STRATA_API STRATA_NODISCARD strata_status strata_plan_band_get(const strata_plan *plan,
+                                                               uint32_t index,
+                                                               strata_plan_band *inout);
+
+/** One layer in one band. */
+typedef struct strata_plan_layer {
+    uint32_t struct_size;        /**< sizeof this structure */
+    uint32_t path;               /**< STRATA_PATH_* */
+    uint32_t configuration;      /**< see strata_plan_configuration_get() */
+    uint32_t resident_count;     /**< experts of the layer that stay on the device, from 0 on */
+    uint32_t group_expert_count; /**< experts copied together; 0: none is streamed */
+    uint32_t reserved0;          /**< 0 */
+    uint64_t slot_bytes;         /**< of one expert in ring or cache */
+    const char *path_name;       /**< "fp16"; static */
+    const char *reason;          /**< why it has this path; static */
+} strata_plan_layer;
+
+/** Layer `layer` in band `band`. */
+STRATA_API STRATA_NODISCARD strata_status strata_plan_layer_get(const strata_plan *plan,
+                                                                uint32_t layer, uint32_t band,
+                                                                strata_plan_layer *inout);
+
+/** A path, a band and a kind of layer, with buffers that may share bytes where their stages do not meet. */
+typedef struct strata_plan_configuration {
+    uint32_t struct_size;  /**< sizeof this structure */
+    uint32_t path;         /**< STRATA_PATH_* */
+    uint32_t rows;         /**< of its band */
+    uint32_t layer_count;  /**< layers that use it; 0: the last norm and the logits */
+    uint32_t buffer_count; /**< see strata_plan_buffer_get() */
+    uint32_t reserved0;    /**< 0 */
+    uint64_t bytes;        /**< of the arena that it takes */
+    const char *path_name; /**< "fused"; static */
+} strata_plan_configuration;
+
+/** Configuration `index`. */
+STRATA_API STRATA_NODISCARD strata_status strata_plan_configuration_get(
+    const strata_plan *plan, uint32_t index, strata_plan_configuration *inout);
+
+/** A planned buffer: row_capacity * row_bytes = bytes. */
+typedef struct strata_plan_buffer {
+    uint32_t struct_size;  /**< sizeof this structure */
+    uint32_t region;       /**< STRATA_REGION_* */
+    uint32_t first_stage;  /**< its content is needed from this stage of a layer on */
+    uint32_t last_stage;   /**< to the end of this one; see strata_plan_stage_name() */
+    uint64_t offset_bytes; /**< from the base of its region */
+    uint64_t bytes;        /**< its size */
+    uint64_t row_capacity; /**< a launch with more rows is refused */
+    uint64_t row_bytes;    /**< of one row */
+    const char *name;      /**< "expert_y"; static */
+} strata_plan_buffer;
+
+/** Buffer `index` of those that live as long as their region. */
+STRATA_API STRATA_NODISCARD strata_status strata_plan_persistent_get(const strata_plan *plan,
+                                                                     uint32_t index,
+                                                                     strata_plan_buffer *inout);
+
+/** Buffer `index` of a configuration, in the region of the prefill. */
+STRATA_API STRATA_NODISCARD strata_status strata_plan_buffer_get(const strata_plan *plan,
+                                                                 uint32_t configuration,
+                                                                 uint32_t index,
+                                                                 strata_plan_buffer *inout);
+
+/** Name of a stage, "attention_norm" for 0; "?" beyond the last. Static storage. Any thread. */
+STRATA_API const char *strata_plan_stage_name(uint32_t stage);
+
+/**
+ * Writes a plan as bytes for a later run on the same pack.
+ *
+ * @param buffer    destination; NULL with 0 bytes asks for the size
+ * @param out_bytes bytes needed
+ * @return STRATA_OK, STRATA_ERR_BUFFER_TOO_SMALL (out_bytes is set), STRATA_ERR_INVALID_ARGUMENT
+ */
+STRATA_API STRATA_NODISCARD strata_status strata_plan_save_memory(const strata_plan *plan,
+                                                                  void *buffer,
+                                                                  uint64_t buffer_bytes,
+                                                                  uint64_t *out_bytes);
+
+/** As strata_plan_save_memory() into a file, which is replaced; also STRATA_ERR_IO. */
+STRATA_API STRATA_NODISCARD strata_status strata_plan_save_path(const strata_plan *plan,
+                                                                const char *path);
+
+/**
+ * Reads a saved plan. The bytes may come from anywhere: all that they say is checked.
+ *
+ * @param pack that the plan was made for
+ * @param out  the caller's, to be destroyed; NULL on failure
+ * @return STRATA_OK, STRATA_ERR_FORMAT (no saved plan, or damaged), STRATA_ERR_UNSUPPORTED (a version
+ *         that is not read), STRATA_ERR_INVALID_ARGUMENT (of another pack), STRATA_ERR_NO_MEMORY
+ */
+STRATA_API STRATA_NODISCARD strata_status strata_plan_load_memory(strata_pack *pack,
+                                                                  const void *data, uint64_t bytes,
+                                                                  strata_plan **out);
+
+/** As strata_plan_load_memory() from a file; also STRATA_ERR_IO. */
+STRATA_API STRATA_NODISCARD strata_status strata_plan_load_path(strata_pack *pack, const char *path,
+                                                                strata_plan **out);
+
 STRATA_END_DECLS
 
 #endif

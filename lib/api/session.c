@@ -3,17 +3,13 @@
 
 #include <stddef.h>
 
+#include "api/plan_options.h"
 #include "base/error.h"
 #include "base/struct_size.h"
 #include "session/session.h"
 
 /* Sizes of the structures in the release that brought them. */
-enum {
-    FIRST_OPTIONS_BYTES = 80,
-    FIRST_PLAN_BYTES = 72,
-    FIRST_FACTS_BYTES = 104,
-    FIRST_STATS_BYTES = 72
-};
+enum { FIRST_OPTIONS_BYTES = 80, FIRST_STATS_BYTES = 72 };
 
 static const strata_session_options defaults = {0};
 
@@ -49,13 +45,7 @@ static strata_status copy_plan_options(strata_session_options *options, strata_p
     strata_status status;
     if (!options->plan_options)
         return STRATA_OK;
-    status = strata__struct_in(plan, sizeof *plan, options->plan_options, FIRST_PLAN_BYTES,
-                               "strata_plan_options");
-    if (status == STRATA_OK && plan->device) {
-        status = strata__struct_in(facts, sizeof *facts, plan->device, FIRST_FACTS_BYTES,
-                                   "strata_device_facts");
-        plan->device = facts;
-    }
+    status = strata__plan_options_in(options->plan_options, plan, facts);
     options->plan_options = plan;
     return status;
 }

@@ -232,6 +232,41 @@ static strata_status give_metadata_info(void)
     return strata_pack_metadata_get(pack, 0, (void *)&memory);
 }
 
+static strata_status give_shortfall(void)
+{
+    return strata_plan_shortfall_get(pack, NULL, (void *)&memory);
+}
+
+static strata_status give_plan_info(void)
+{
+    return strata_plan_info_get(strata_session_plan(session), (void *)&memory);
+}
+
+static strata_status give_plan_band(void)
+{
+    return strata_plan_band_get(strata_session_plan(session), 0, (void *)&memory);
+}
+
+static strata_status give_plan_layer(void)
+{
+    return strata_plan_layer_get(strata_session_plan(session), 0, 0, (void *)&memory);
+}
+
+static strata_status give_plan_configuration(void)
+{
+    return strata_plan_configuration_get(strata_session_plan(session), 0, (void *)&memory);
+}
+
+static strata_status give_plan_persistent(void)
+{
+    return strata_plan_persistent_get(strata_session_plan(session), 0, (void *)&memory);
+}
+
+static strata_status give_plan_buffer(void)
+{
+    return strata_plan_buffer_get(strata_session_plan(session), 0, 0, (void *)&memory);
+}
+
 static strata_status give_stats(void)
 {
     return strata_session_stats_get(session, (void *)&memory);
@@ -257,6 +292,13 @@ static const struct {
     {"layer_info", sizeof(strata_layer_info), give_layer_info},
     {"tensor_info", sizeof(strata_tensor_info), give_tensor_info},
     {"metadata_info", sizeof(strata_metadata_info), give_metadata_info},
+    {"plan_shortfall", sizeof(strata_plan_shortfall), give_shortfall},
+    {"plan_info", sizeof(strata_plan_info), give_plan_info},
+    {"plan_band", sizeof(strata_plan_band), give_plan_band},
+    {"plan_layer", sizeof(strata_plan_layer), give_plan_layer},
+    {"plan_configuration", sizeof(strata_plan_configuration), give_plan_configuration},
+    {"plan_buffer (persistent)", sizeof(strata_plan_buffer), give_plan_persistent},
+    {"plan_buffer", sizeof(strata_plan_buffer), give_plan_buffer},
     {"session_stats", sizeof(strata_session_stats), give_stats},
     {"prefill_result", sizeof(strata_prefill_result), give_result},
 };
