@@ -23,8 +23,10 @@ bad=$(grep -nP '\s+$' "${text[@]}" || true)
 [ -z "$bad" ] || fail "blanks at the end of a line" "$bad"
 bad=$(LC_ALL=C grep -nP '[^\x00-\x7f]' "${text[@]}" || true)
 [ -z "$bad" ] || fail "characters that are not ASCII" "$bad"
-bad=$(grep -nP '^.{101,}$' $(printf '%s\n' "${text[@]}" | grep -v '\.md$') || true)
+bad=$(grep -nP '^.{101,}$' $(printf '%s\n' "${text[@]}" | grep -v '\.md$\|\.py$') || true)
 [ -z "$bad" ] || fail "lines over 100 columns" "$bad"
+bad=$(grep -nP '^.{121,}$' $(printf '%s\n' "${text[@]}" | grep '\.py$') || true)
+[ -z "$bad" ] || fail "lines of Python over 120 columns" "$bad"
 bad=$(for file in "${text[@]}"; do
     [ ! -s "$file" ] || [ -z "$(tail -c 1 "$file")" ] || echo "$file"
 done)
