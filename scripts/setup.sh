@@ -8,8 +8,8 @@ set -euo pipefail
 need_packages "${build_packages[@]}"
 [ -f "$build/build.ninja" ] && build_in "$build" || build_in "$build" -Dtests=false
 
-model=$repository/examples/models/tiny-moe.gguf
+model=$repository/examples/models/strata-chapters
 echo
-"$build/examples/strata" inspect "$model"
+"$build/examples/strata" inspect "$model.gguf"
 echo
-"$build/examples/strata" prefill "$model" --tokens-file "$repository/examples/models/prompt.txt"
+"$build/examples/strata" prefill "$model.gguf" --tokens-file "$model-prompt-ids.txt"

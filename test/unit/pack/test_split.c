@@ -212,7 +212,10 @@ static void faults_of_the_set(void **state)
     write_set(files);
     refused("m-00001-of-00003.gguf", STRATA_ERR_FORMAT, "expected 0 to 99999, found 100000");
     write_set(split_model());
-    write_file("other.gguf", split_model().files[0]);
+    files = split_model();
+    write_file("other.gguf", files.files[0]);
+    gguf_free(files.files[1]);
+    gguf_free(files.files[2]);
     refused("other.gguf", STRATA_ERR_FORMAT, "whose name must end in -00001-of-00003.gguf");
 }
 
