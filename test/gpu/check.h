@@ -233,6 +233,12 @@ struct suite {
     strata__kernels *kernels;
     uint32_t level;
     uint64_t seed;
+    bool small; /* a few cases of everything, for slow tools */
+
+    bool leaves_out(uint32_t format) const
+    {
+        return small && format != STRATA__IQ2_XS && format != STRATA__Q4_K && format != STRATA__F32;
+    }
 };
 
 extern const uint32_t all_formats[24];

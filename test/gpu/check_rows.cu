@@ -193,7 +193,8 @@ int check_rows(const suite &s)
     int failures = 0;
     tally embed, norm, activate, combine;
     for (uint32_t format : all_formats)
-        check_embed(s, format, embed);
+        if (!s.leaves_out(format))
+            check_embed(s, format, embed);
     for (uint32_t width : {64u, 256u, 640u, 2048u, 2880u, 4096u, 7168u, 16384u}) {
         check_norm(s, width, 1, false, norm);
         check_norm(s, width, 1e6f, false, norm);

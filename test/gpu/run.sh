@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Builds and runs the GPU suite from the tree, on a machine with a GPU and the CUDA toolkit.
+#
+#   test/gpu/run.sh STAGE...      build kernels attention session sanitizer bench
+#
+# Needs nvcc, gcc, meson and ninja, nothing else; installs nothing. Each stage takes less than eight
+# minutes and ends with its exit code: 0 right, 77 nothing to run on.
+#
+#   GPU_BUILD   build folder (build-gpu)
+#   GPU_ARCH    architecture to build for (90a)
+#   NVCC        the compiler (nvcc from the path, or /usr/local/cuda/bin/nvcc)
+#   SEED        of the random inputs (from the clock)
+set -eu
+cd "$(dirname "$0")/../.."
+build=${GPU_BUILD:-build-gpu}
+arch=${GPU_ARCH:-90a}
+nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
+seed=${SEED:+seed=$SEED}
+jobs=$(nproc)
+
+stage_build() {
+    [ -f "$build/build.ninja" ] ||
+        meson setup "$build" --buildtype release -Dcuda=enabled -Dgpu_archs="$arch" -Dtests=false \
+            -Dblas=disabled -Ddefault_library=shared -Dcuda-home="$(dirname "$(dirname "$nvcc")")"
+    ninja -C "$build" -j "$jobs"
+    local hopper=
+    [ "$arch" = 90a ] && hopper=-DSTRATA__HAVE_SM90A
+    mkdir -p "$build/gpu"
+    printf '%s\n' test/gpu/*.cu | xargs -P "$jobs" -I{} sh -c '
+        object='"$build"'/gpu/$(basename {} .cu).o
+        [ -n "$(find {} lib/kernels/cuda test/gpu -newer "$object" 2>&1 | head -1)" ] || exit 0
+        '"$nvcc"' -std=c++17 -O2 -lineinfo -Iinclude -Ilib -Itest/gpu '"$hopper"' \
+            -gencode arch=compute_'"$arch"',code=sm_'"$arch"' -c {} -o "$object"'
+    local archives
+    archives=$(find "$build/lib" -name 'libstrata-kernels-*.a')
+    for program in check_kernels check_attention; do
+        local objects=$build/gpu/$program.o
+        [ $program = check_kernels ] &&
+            objects=$(ls "$build"/gpu/*.o | grep -v check_attention)
+        # shellcheck disable=SC2086
+        g++ -o "$build/$program" $objects -Wl,--start-group $archives \
+            "$build/lib/base/libstrata-base.a" -Wl,--end-group \
+            -L"$(dirname "$(dirname "$nvcc")")/lib64" -lcudart_static -lpthread -ldl -lrt -lm
+    done
+}
+
+stage_kernels() {
+    "$build/check_kernels" check $seed
+}
+
+stage_attention() {
+    "$build/check_attention" check
+}
+
+stage_session() {
+    if [ -x test/gpu/session.sh ]; then
+        test/gpu/session.sh "$build"
+    else
+        echo "no session tests"
+        return 77
+    fi
+}
+
+# A small case of everything under the checker; a finding is a failure.
+stage_sanitizer() {
+    command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer"; return 77; }
+    compute-sanitizer --tool memcheck --error-exitcode 1 "$build/check_kernels" check small $seed
+    compute-sanitizer --tool racecheck --error-exitcode 1 "$build/check_kernels" check small $seed
+}
+
+stage_bench() {
+    "$build/check_kernels" bench $seed
+    "$build/check_attention" time
+}
+
+[ $# -gt 0 ] || { sed -n '3,14s/^# \{0,1\}//p' "$0"; exit 2; }
+for stage in "$@"; do
+    echo "=== $stage"
+    code=0
+    "stage_$stage" || code=$?
+    [ $code -eq 0 ] || [ $code -eq 77 ] || exit $code
+done
+exit $code
