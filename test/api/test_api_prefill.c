@@ -53,9 +53,9 @@ static void chunks_do_not_change_a_bit(void **state)
     static const uint64_t chunks[] = {1, 7, 64};
     (void)state;
     for (size_t a = 0; a < sizeof architectures / sizeof architectures[0]; ++a) {
-        for (uint32_t half_kv = 0; half_kv < 2; ++half_kv) {
+        for (uint32_t kv = FIXTURE_KV_F32; kv <= FIXTURE_KV_Q8_0; ++kv) {
             tiny_spec spec = spec_of(architectures[a], a + 1);
-            fixture_options options = {.chunk_tokens = PROMPT, .half_kv = half_kv};
+            fixture_options options = {.chunk_tokens = PROMPT, .kv = kv};
             float *whole = read_all(&spec, &options);
             for (size_t c = 0; c < sizeof chunks / sizeof chunks[0]; ++c) {
                 float *cut;
@@ -67,6 +67,34 @@ static void chunks_do_not_change_a_bit(void **state)
             free(whole);
         }
     }
+}
+
+/* Mean squared error over mean square. */
+static double distance(const float *a, const float *b)
+{
+    double error = 0, power = 0;
+    for (uint32_t i = 0; i < LOGITS; ++i) {
+        error += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        power += (double)b[i] * (double)b[i];
+    }
+    return error / power;
+}
+
+static void smaller_kv_changes_little(void **state)
+{
+    tiny_spec spec = spec_of("qwen2moe", 6); /* its routing is clear of ties */
+    fixture_options options = {.kv = FIXTURE_KV_F32};
+    float *exact = read_all(&spec, &options), *half, *eighth;
+    (void)state;
+    options.kv = FIXTURE_KV_F16;
+    half = read_all(&spec, &options);
+    options.kv = FIXTURE_KV_Q8_0;
+    eighth = read_all(&spec, &options);
+    assert_true(distance(half, exact) > 0 && distance(half, exact) < 1e-6);
+    assert_true(distance(eighth, exact) > distance(half, exact) && distance(eighth, exact) < 1e-4);
+    free(exact);
+    free(half);
+    free(eighth);
 }
 
 static void threads_do_not_change_a_bit(void **state)
@@ -503,6 +531,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunks_do_not_change_a_bit),
+        cmocka_unit_test(smaller_kv_changes_little),
         cmocka_unit_test(threads_do_not_change_a_bit),
         cmocka_unit_test(the_last_position_alone_is_the_same),
         cmocka_unit_test(a_prompt_in_two_calls_continues),

@@ -26,6 +26,8 @@ void fixture_text_has(const char *part)
         fail_msg("\"%s\" is not in \"%s\"", part, text);
 }
 
+static const uint32_t kv_formats[] = {STRATA_KV_F32, STRATA_KV_F16, STRATA_KV_Q8_0};
+
 void fixture_open(fixture *f, const tiny_spec *spec, const fixture_options *options)
 {
     strata_plan_options plan = {.struct_size = sizeof plan};
@@ -37,7 +39,7 @@ void fixture_open(fixture *f, const tiny_spec *spec, const fixture_options *opti
     plan.chunk_tokens = options->chunk_tokens;
     plan.context_tokens = options->context_tokens;
     plan.sequence_count = options->sequence_count;
-    plan.kv_format = options->half_kv ? STRATA_KV_F16 : STRATA_KV_F32;
+    plan.kv_format = kv_formats[options->kv];
     strata_session_options_init(&session, sizeof session);
     session.plan_options = &plan;
     session.blas = !options->use_blas;

@@ -18,12 +18,14 @@ typedef struct fixture {
     uint64_t image_bytes;
 } fixture;
 
+enum { FIXTURE_KV_F32, FIXTURE_KV_F16, FIXTURE_KV_Q8_0 };
+
 /* How a session is made; zeros are good: plain loops, float32 KV, one thread. */
 typedef struct fixture_options {
     uint64_t chunk_tokens;
     uint64_t context_tokens;
     uint32_t sequence_count;
-    uint32_t half_kv;  /* 1: STRATA_KV_F16 instead of F32 */
+    uint32_t kv;       /* FIXTURE_KV_* */
     uint32_t use_blas; /* 1: BLAS where built in */
     uint32_t threads;  /* 0: one */
     strata_expert_fn expert_fn;
