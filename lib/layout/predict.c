@@ -45,7 +45,8 @@ static void fill_layers(simulation *s)
     const strata__layout_facts *f = &p->facts;
     s->link_seconds = s->bytes = 0;
     for (uint32_t i = 0; i < p->geometry.layer_count; ++i) {
-        uint32_t experts = p->geometry.layers[i].expert_width ? p->geometry.experts : 0;
+        uint32_t experts =
+            p->copies && p->geometry.layers[i].expert_width ? p->geometry.experts : 0;
         uint32_t missing = experts - (experts ? c->resident[i] : 0);
         uint32_t group = 1;
         double slot = 0;
