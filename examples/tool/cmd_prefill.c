@@ -9,7 +9,7 @@
 #include "run_options.h"
 #include "tool.h"
 
-enum { KEY_JSON = 0x200, KEY_LOGITS, KEY_ALL_LOGITS, KEY_TOP };
+enum { KEY_JSON = 0x200, KEY_LOGITS, KEY_ALL_LOGITS, KEY_TOP, KEY_PLAN };
 
 static const struct argp_option option_table[] = {
     {0, 0, 0, 0, "Answer:", 3},
@@ -17,6 +17,7 @@ static const struct argp_option option_table[] = {
     {"top", KEY_TOP, "N", 0, "Likeliest next tokens to show, 5 by default", 3},
     {"logits", KEY_LOGITS, "FILE", 0, "Write the last position's logits as little-endian float32",
      3},
+    {"plan", KEY_PLAN, "FILE", 0, "Run on a plan of \"strata plan --save\", with its options", 2},
     {"all-logits", KEY_ALL_LOGITS, 0, 0, "With --logits: those of all positions, in order", 3},
     {0},
 };
@@ -25,6 +26,7 @@ typedef struct arguments {
     run_options run;
     const char *pack;
     const char *logits_path;
+    const char *plan_path;
     bool all_logits;
     bool json;
     uint64_t top;
@@ -56,6 +58,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_LOGITS:
         a->logits_path = arg;
         return 0;
+    case KEY_PLAN:
+        a->plan_path = arg;
+        return 0;
     case KEY_ALL_LOGITS:
         a->all_logits = true;
         return 0;
@@ -79,10 +84,18 @@ static int read_prompt(const arguments *a, strata_pack *pack, prefill_answer *an
     strata_plan_options plan_options;
     strata_session *session = NULL;
     strata_prefill *prefill = NULL;
+    strata_plan *plan = NULL;
     int code = TOOL_OK;
-    strata_status status;
+    strata_status status = STRATA_OK;
     run_options_apply(&a->run, answer->tokens.count, &session_options, &plan_options);
-    status = strata_session_create(pack, &session_options, &session);
+    if (a->plan_path) {
+        status = strata_plan_load_path(pack, a->plan_path, &plan);
+        session_options.plan = plan;
+        session_options.plan_options = NULL;
+    }
+    if (status == STRATA_OK)
+        status = strata_session_create(pack, &session_options, &session);
+    strata_plan_destroy(plan);
     if (status != STRATA_OK)
         return tool_fail("cannot make a session", status, a->json);
     status = strata_prefill_create(session, NULL, &prefill);
