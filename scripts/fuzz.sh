@@ -1,0 +1,24 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Fuzzes every target for a number of seconds (60), under address and undefined-behaviour sanitizers.
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+
+seconds=${1:-60}
+directory=$repository/build-fuzz
+export CC=clang
+[ -f "$directory/build.ninja" ] ||
+    meson setup "$directory" "$repository" -Dfuzz=true -Dcuda=disabled -Dblas=disabled \
+        -Dtools=false -Ddefault_library=static -Db_sanitize=address,undefined -Db_lundef=false \
+        -Dc_args=-fsanitize=fuzzer-no-link
+ninja -C "$directory" fuzz-engines
+for program in "$directory"/test/fuzz/fuzz-*-engine; do
+    name=$(basename "$program")
+    name=${name#fuzz-}
+    name=${name%-engine}
+    found=$directory/found-$name
+    mkdir -p "$found"
+    UBSAN_OPTIONS=halt_on_error=1 "$program" -max_total_time="$seconds" -timeout=10 -max_len=65536 \
+        -rss_limit_mb=2048 -artifact_prefix="$found/" -print_final_stats=1 \
+        "$found" "$repository/test/fuzz/corpus/$name"
+done
