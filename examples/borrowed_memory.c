@@ -30,7 +30,7 @@ static int guard_is_whole(const unsigned char *guard)
 
 static int read_prompt(strata_session *session, void *region, uint64_t region_bytes)
 {
-    const int32_t prompt[] = {11, 42, 7, 30};
+    const int32_t prompt[] = {1108, 330, 565, 281, 693, 610};
     strata_prefill_options options;
     strata_prefill_request request;
     strata_prefill_result result = {.struct_size = sizeof result};

@@ -15,7 +15,7 @@ static int failed(void)
 
 int main(int argc, char **argv)
 {
-    const int32_t prompt[] = {11, 42, 7, 30};
+    const int32_t prompt[] = {1108, 330, 565, 281, 693, 610};
     strata_context *context = NULL;
     strata_pack *pack = NULL;
     strata_session *session = NULL;
