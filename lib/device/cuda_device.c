@@ -71,7 +71,7 @@ static void facts_of(const struct cudaDeviceProp *properties, uint64_t free_byte
     out->memory_free_bytes = free_bytes;
     out->shared_memory_bytes = properties->sharedMemPerBlockOptin;
     out->alignment_bytes = STRATA__CUDA_ALIGNMENT_BYTES;
-    snprintf(out->name, sizeof out->name, "%s", properties->name);
+    snprintf(out->name, sizeof out->name, "%.63s", properties->name);
     format_uuid(&properties->uuid, out->uuid);
 }
 
