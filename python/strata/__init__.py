@@ -15,6 +15,7 @@ from ._native import build_info, load_library, version
 from .device import Device, devices
 from .errors import Cancelled, StrataError
 from .pack import Layer, Pack, PackInfo, Tensor, Token
+from .plan import Plan, PlanInfo, PlanLayer, PlanOptions, Shortfall
 from .session import PrefillResult, Progress, Session, SessionStats
 
 __all__ = [
@@ -23,10 +24,15 @@ __all__ = [
     "Layer",
     "Pack",
     "PackInfo",
+    "Plan",
+    "PlanInfo",
+    "PlanLayer",
+    "PlanOptions",
     "PrefillResult",
     "Progress",
     "Session",
     "SessionStats",
+    "Shortfall",
     "StrataError",
     "Tensor",
     "Token",

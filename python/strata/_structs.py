@@ -129,6 +129,69 @@ class strata_plan_options(Structure):
     ]
 
 
+class strata_plan_info(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("layer_count", c_uint32),
+        ("band_count", c_uint32),
+        ("persistent_count", c_uint32),
+        ("configuration_count", c_uint32),
+        ("chunk_count", c_uint32),
+        ("chunk_tokens", c_uint32),
+        ("dense_tile_rows", c_uint32),
+        ("attention_tile_rows", c_uint32),
+        ("expert_tile_rows", c_uint32),
+        ("logit_tile_rows", c_uint32),
+        ("sequence_count", c_uint32),
+        ("page_tokens", c_uint32),
+        ("kv_format", c_uint32),
+        ("context_tokens", c_uint64),
+        ("prompt_tokens", c_uint64),
+        ("device_budget_bytes", c_uint64),
+        ("device_bytes", c_uint64),
+        ("session_bytes", c_uint64),
+        ("prefill_bytes", c_uint64),
+        ("host_bytes", c_uint64),
+        ("pinned_expert_bytes", c_uint64),
+        ("staged_expert_bytes", c_uint64),
+        ("alignment_bytes", c_uint64),
+        ("arena_bytes", c_uint64),
+        ("ring_bytes", c_uint64),
+        ("expert_cache_bytes", c_uint64),
+        ("loan_offset_bytes", c_uint64),
+        ("loan_bytes", c_uint64),
+        ("predicted_prompt_ns", c_uint64),
+        ("predicted_link_ns", c_uint64),
+        ("predicted_compute_ns", c_uint64),
+        ("predicted_copied_bytes", c_uint64),
+    ]
+
+
+class strata_plan_layer(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("path", c_uint32),
+        ("configuration", c_uint32),
+        ("resident_count", c_uint32),
+        ("group_expert_count", c_uint32),
+        ("reserved0", c_uint32),
+        ("slot_bytes", c_uint64),
+        ("path_name", c_char_p),
+        ("reason", c_char_p),
+    ]
+
+
+class strata_plan_shortfall(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("feasible", c_uint32),
+        ("needed_bytes", c_uint64),
+        ("missing_bytes", c_uint64),
+        ("context_tokens", c_uint64),
+        ("chunk_tokens", c_uint64),
+    ]
+
+
 class strata_session_options(Structure):
     _fields_ = [
         ("struct_size", c_uint32),

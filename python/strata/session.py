@@ -12,12 +12,12 @@ from . import _structs as s
 from . import constants as c
 from ._native import check, library, sized
 from .pack import Pack
+from .plan import Plan, PlanOptions, choice, native_options
 
 if TYPE_CHECKING:
     import numpy
+    from typing_extensions import Unpack
 
-_KV = {"f16": c.KV_F16, "q8_0": c.KV_Q8_0, "f32": c.KV_F32}
-_EXPERTS = {"auto": c.EXPERTS_AUTO, "stream": c.EXPERTS_STREAM, "resident": c.EXPERTS_RESIDENT}
 _LOGITS = {"last": c.LOGITS_LAST, "all": c.LOGITS_ALL, "none": c.LOGITS_NONE}
 
 
@@ -110,34 +110,24 @@ class Session:
     A pack on a device with its KV cache. One thread at a time, but for cancel().
 
     device      "cpu" or "cuda:0"
-    budget      bytes of device memory to stay within; 0: all of it
-    context     longest sequence in tokens; 0: the library's default
-    chunk       tokens that pass all layers together; 0: chosen
-    path        how experts are multiplied: "auto", "fp16", "fused,8:fp16"
-    kv          "f16", "q8_0" or "f32"
-    experts     "auto", "stream" or "resident"
+    plan        made or loaded before; else one is made from the options of PlanOptions
+    threads     of the CPU device; 0: one per core
+    blas        False: plain loops, whose bits do not depend on chunks
     """
 
-    def __init__(self, pack: Pack, *, device: str = "cpu", budget: int = 0, host_budget: int = 0,
-                 context: int = 0, prompt: int = 0, chunk: int = 0, sequences: int = 1,
-                 path: str = "auto", kv: str = "f16", experts: str = "auto", threads: int = 0,
-                 blas: bool = True) -> None:
+    def __init__(self, pack: Pack, *, device: str = "cpu", plan: Optional[Plan] = None,
+                 threads: int = 0, blas: bool = True, **plan_options: Unpack[PlanOptions]) -> None:
         self._handle: Optional[c_void_p] = None
         self._prefill: Optional[c_void_p] = None
-        plan = sized(s.strata_plan_options)
-        plan.kv_format = _choice("kv", kv, _KV)
-        plan.experts = _choice("experts", experts, _EXPERTS)
-        plan.sequence_count = sequences
-        plan.device_budget_bytes = budget
-        plan.host_budget_bytes = host_budget
-        plan.context_tokens = context
-        plan.prompt_tokens = prompt
-        plan.chunk_tokens = chunk
-        plan.path = path.encode()
+        if plan is not None and plan_options:
+            raise ValueError("a plan is given: " + ", ".join(plan_options) + " say nothing to it")
         options = sized(s.strata_session_options)
         options.thread_count = threads
         options.device = device.encode()
-        options.plan_options.contents = plan
+        if plan is not None:
+            options.plan = plan.handle
+        else:
+            options.plan_options.contents = native_options(plan_options)
         options.blas = 0 if blas else 1
         made = c_void_p()
         check(library().strata_session_create(pack.handle, byref(options), byref(made)))
@@ -207,7 +197,7 @@ class Session:
         raises Cancelled, and so does an exception, which comes out of this call.
         """
         ids = (c_int32 * len(tokens))(*tokens)
-        mode = _choice("logits", logits, _LOGITS)
+        mode = choice("logits", logits, _LOGITS)
         rows = {c.LOGITS_LAST: 1, c.LOGITS_ALL: len(tokens), c.LOGITS_NONE: 0}[mode]
         out = array("f", bytes(4 * rows * self._vocabulary))
         trampoline = _Trampoline(progress)
@@ -235,9 +225,3 @@ class Session:
             check(library().strata_prefill_create(self.handle, None, byref(made)))
             self._prefill = made
         return self._prefill
-
-
-def _choice(what: str, name: str, names: dict[str, int]) -> int:
-    if name not in names:
-        raise ValueError(f"{what} is {name!r}; it must be one of {', '.join(names)}")
-    return names[name]

@@ -3,6 +3,7 @@
 import array
 import math
 import os
+import tempfile
 import threading
 import unittest
 
@@ -69,6 +70,58 @@ class PackTest(unittest.TestCase):
         pack.close()
         with self.assertRaises(ValueError):
             pack.tensors
+
+
+class PlanTest(unittest.TestCase):
+    def setUp(self):
+        self.pack = strata.Pack(PACK)
+        self.addCleanup(self.pack.close)
+
+    def test_info_and_layers(self):
+        with strata.Plan(self.pack, context=256, chunk=64) as plan:
+            info = plan.info
+            self.assertEqual(info.context_tokens, 256)
+            self.assertEqual(info.chunk_tokens, 64)
+            self.assertEqual(info.device_bytes, info.session_bytes + info.prefill_bytes)
+            self.assertEqual(len(plan.layers()), self.pack.info.layer_count)
+            self.assertTrue(all(layer.path and layer.reason for layer in plan.layers()))
+
+    def test_a_session_on_a_saved_plan(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "plan")
+            with strata.Plan(self.pack, context=64, chunk=16) as plan:
+                plan.save(path)
+                made = plan.info
+            with strata.Plan.load(self.pack, path) as plan:
+                self.assertEqual(plan.info, made)
+                with strata.Session(self.pack, plan=plan) as session:
+                    answer = session.prefill(PROMPT)
+        self.assertEqual(answer.chunk_count, 3)
+        with self.assertRaises(ValueError):
+            strata.Session(self.pack, plan=plan, chunk=4)
+
+    def test_shortfall(self):
+        self.assertTrue(strata.Plan.shortfall(self.pack).feasible)
+        short = strata.Plan.shortfall(self.pack, budget=1000)
+        self.assertFalse(short.feasible)
+        self.assertEqual(short.missing_bytes, short.needed_bytes - 1000)
+        with self.assertRaises(strata.StrataError) as caught:
+            strata.Plan(self.pack, budget=1000)
+        self.assertEqual(caught.exception.status, constants.ERR_PLAN_INFEASIBLE)
+        with strata.Plan(self.pack, budget=short.needed_bytes) as plan:
+            self.assertLessEqual(plan.info.device_bytes, short.needed_bytes)
+
+    def test_facts_of_a_device_that_is_not_here(self):
+        facts = {"compute_capability": 86, "memory_bytes": 12 << 30,
+                 "link_bytes_per_second": 25e9}
+        with strata.Plan(self.pack, facts=facts, path="fp16") as plan:
+            self.assertEqual({layer.path for layer in plan.layers()} - {"none"}, {"fp16"})
+
+    def test_bad_options(self):
+        with self.assertRaises(TypeError):
+            strata.Plan(self.pack, budgets=3)
+        with self.assertRaises(ValueError):
+            strata.Plan(self.pack, experts="none")
 
 
 class SessionTest(unittest.TestCase):
