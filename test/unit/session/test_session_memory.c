@@ -212,6 +212,7 @@ static void expect_refusal(bench *b, strata__layout_buffer *buffer, uint64_t row
     buffer->row_capacity = planned;
     ok(strata__session_length(b->session, 0, &length));
     assert_int_equal(length, 0);
+    assert_int_equal(b->session->kv.free_count, b->session->kv.page_count);
     ok(read_prompt(b, count, logits));
     ok(strata__session_truncate(b->session, 0, 0, &length));
 }
