@@ -227,6 +227,16 @@ static strata_status cpu_copy(strata__device *device, strata__stream *stream, vo
     return STRATA_OK;
 }
 
+static strata_status cpu_copy_rows(strata__device *device, strata__stream *stream, void *target,
+                                   uint64_t target_stride, const void *source,
+                                   uint64_t source_stride, uint64_t row_bytes, uint64_t rows)
+{
+    for (uint64_t row = 0; row < rows; ++row)
+        (void)cpu_copy(device, stream, (uint8_t *)target + row * target_stride,
+                       (const uint8_t *)source + row * source_stride, row_bytes);
+    return STRATA_OK;
+}
+
 static strata_status cpu_fill(strata__device *device, strata__stream *stream, void *target,
                               uint8_t byte, uint64_t bytes)
 {
@@ -260,6 +270,7 @@ static const strata__device_ops cpu_ops = {
     .event_elapsed_ns = cpu_event_elapsed_ns,
     .stream_wait = cpu_stream_wait,
     .copy = cpu_copy,
+    .copy_rows = cpu_copy_rows,
     .fill = cpu_fill,
 };
 

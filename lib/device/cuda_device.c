@@ -249,6 +249,7 @@ static const strata__device_ops cuda_ops = {
     .event_elapsed_ns = strata__cuda_event_elapsed_ns,
     .stream_wait = strata__cuda_stream_wait,
     .copy = strata__cuda_copy,
+    .copy_rows = strata__cuda_copy_rows,
     .fill = strata__cuda_fill,
 };
 

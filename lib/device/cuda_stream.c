@@ -174,6 +174,19 @@ strata_status strata__cuda_copy(strata__device *device, strata__stream *stream, 
         cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, native_of(stream)), "copying");
 }
 
+strata_status strata__cuda_copy_rows(strata__device *device, strata__stream *stream, void *target,
+                                     uint64_t target_stride, const void *source,
+                                     uint64_t source_stride, uint64_t row_bytes, uint64_t rows)
+{
+    (void)device;
+    if (!row_bytes || !rows)
+        return STRATA_OK;
+    return strata__cuda_device_status(cudaMemcpy2DAsync(target, target_stride, source,
+                                                        source_stride, row_bytes, rows,
+                                                        cudaMemcpyDefault, native_of(stream)),
+                                      "copying rows");
+}
+
 strata_status strata__cuda_fill(strata__device *device, strata__stream *stream, void *target,
                                 uint8_t byte, uint64_t bytes)
 {

@@ -83,6 +83,10 @@ typedef struct strata__device_ops {
     /* Direction follows from the addresses. Asynchronous when host memory is page-locked. */
     strata_status (*copy)(strata__device *, strata__stream *, void *target, const void *source,
                           uint64_t bytes);
+    /* `rows` pieces of row_bytes, each a stride behind the one before; otherwise as copy. */
+    strata_status (*copy_rows)(strata__device *, strata__stream *, void *target,
+                               uint64_t target_stride, const void *source, uint64_t source_stride,
+                               uint64_t row_bytes, uint64_t rows);
     strata_status (*fill)(strata__device *, strata__stream *, void *target, uint8_t byte,
                           uint64_t bytes);
 } strata__device_ops;
