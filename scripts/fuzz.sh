@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Fuzzes every target for a number of seconds (60), under address and undefined-behaviour sanitizers.
+# Fuzzes every target for a number of seconds (60), under address and undefined-behaviour
+# sanitizers.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 

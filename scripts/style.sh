@@ -23,7 +23,12 @@ bad=$(grep -nP '\s+$' "${text[@]}" || true)
 [ -z "$bad" ] || fail "blanks at the end of a line" "$bad"
 bad=$(LC_ALL=C grep -nP '[^\x00-\x7f]' "${text[@]}" || true)
 [ -z "$bad" ] || fail "characters that are not ASCII" "$bad"
-bad=$(grep -nP '^.{101,}$' $(printf '%s\n' "${text[@]}" | grep -v '\.md$\|\.py$') || true)
+# Tables that are laid out by hand may be wider.
+bad=$(printf '%s\n' "${text[@]}" | grep -v '\.md$\|\.py$' | xargs awk '
+    FNR == 1 { table = 0 }
+    /clang-format off/ { table = 1 }
+    /clang-format on/ { table = 0 }
+    length > 100 && !table { print FILENAME ":" FNR ": " $0 }')
 [ -z "$bad" ] || fail "lines over 100 columns" "$bad"
 bad=$(grep -nP '^.{121,}$' $(printf '%s\n' "${text[@]}" | grep '\.py$') || true)
 [ -z "$bad" ] || fail "lines of Python over 120 columns" "$bad"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A file of device facts: lines "name = number", names as in strata_device_facts; # starts a comment. */
+/*
+ * A file of device facts: lines "name = number", names as in strata_device_facts; # starts a
+ * comment.
+ */
 #ifndef STRATA_TOOL_DEVICE_FACTS_H
 #define STRATA_TOOL_DEVICE_FACTS_H
 

@@ -82,15 +82,16 @@ enum {
 };
 
 /**
- * Plans a session and its prompts: chooses chunk, tiles, ring and residents by predicted time and lays
- * out every buffer. No tensor data is read.
+ * Plans a session and its prompts: chooses chunk, tiles, ring and residents by predicted time and
+ * lays out every buffer. No tensor data is read.
  *
  * @param pack    stays open as long as the plan is used to make sessions of it
  * @param options copied; NULL for the defaults
  * @param out     the caller's, to be destroyed; NULL on failure
  * @return STRATA_OK, STRATA_ERR_PLAN_INFEASIBLE (by how much, and what would fit),
  *         STRATA_ERR_UNSUPPORTED (architecture, or a path without kernels, by name),
- *         STRATA_ERR_INVALID_ARGUMENT, STRATA_ERR_ABI_SIZE, STRATA_ERR_ABI_FIELD, STRATA_ERR_NO_MEMORY
+ *         STRATA_ERR_INVALID_ARGUMENT, STRATA_ERR_ABI_SIZE, STRATA_ERR_ABI_FIELD,
+ *         STRATA_ERR_NO_MEMORY
  */
 STRATA_API STRATA_NODISCARD strata_status strata_plan_create(strata_pack *pack,
                                                              const strata_plan_options *options,
@@ -99,7 +100,9 @@ STRATA_API STRATA_NODISCARD strata_status strata_plan_create(strata_pack *pack,
 /** Drops the caller's reference; sessions made from the plan keep it alive. NULL is legal. */
 STRATA_API void strata_plan_destroy(strata_plan *plan);
 
-/** What would fit when a plan is infeasible. 0: nothing of the kind does, or it was not asked for. */
+/**
+ * What would fit when a plan is infeasible. 0: nothing of the kind does, or it was not asked for.
+ */
 typedef struct strata_plan_shortfall {
     uint32_t struct_size;    /**< sizeof this structure */
     uint32_t feasible;       /**< 1: the plan is feasible, and all below is 0 */
@@ -189,7 +192,10 @@ STRATA_API STRATA_NODISCARD strata_status strata_plan_layer_get(const strata_pla
                                                                 uint32_t layer, uint32_t band,
                                                                 strata_plan_layer *inout);
 
-/** A path, a band and a kind of layer, with buffers that may share bytes where their stages do not meet. */
+/**
+ * A path, a band and a kind of layer, with buffers that may share bytes where their stages do not
+ * meet.
+ */
 typedef struct strata_plan_configuration {
     uint32_t struct_size;  /**< sizeof this structure */
     uint32_t path;         /**< STRATA_PATH_* */
@@ -253,7 +259,8 @@ STRATA_API STRATA_NODISCARD strata_status strata_plan_save_path(const strata_pla
  *
  * @param pack that the plan was made for
  * @param out  the caller's, to be destroyed; NULL on failure
- * @return STRATA_OK, STRATA_ERR_FORMAT (no saved plan, or damaged), STRATA_ERR_UNSUPPORTED (a version
+ * @return STRATA_OK, STRATA_ERR_FORMAT (no saved plan, or damaged), STRATA_ERR_UNSUPPORTED (a
+ * version
  *         that is not read), STRATA_ERR_INVALID_ARGUMENT (of another pack), STRATA_ERR_NO_MEMORY
  */
 STRATA_API STRATA_NODISCARD strata_status strata_plan_load_memory(strata_pack *pack,

@@ -325,8 +325,8 @@ typedef struct strata__kernels_facts {
 } strata__kernels_facts;
 
 /*
- * The facts of the kernels for accelerators of a compute capability (90 = 9.0), or for the CPU (0). No
- * device is needed, and the build may be one without CUDA.
+ * The facts of the kernels for accelerators of a compute capability (90 = 9.0), or for the CPU (0).
+ * No device is needed, and the build may be one without CUDA.
  */
 void strata__kernels_facts_of(uint32_t compute_capability, strata__kernels_facts *out);
 

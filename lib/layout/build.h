@@ -6,8 +6,8 @@
 #include "layout/problem.h"
 
 /*
- * Resolves a choice: tiles that are 0 or too large are set and cut. STRATA_ERR_INVALID_ARGUMENT names a
- * number that cannot be. `resident` [layers] gets the residents.
+ * Resolves a choice: tiles that are 0 or too large are set and cut. STRATA_ERR_INVALID_ARGUMENT
+ * names a number that cannot be. `resident` [layers] gets the residents.
  */
 strata_status strata__layout_spec_init(const strata__layout_problem *problem,
                                        const strata__layout_choice *choice,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside lib/layout: predicted times. The model is coarse on purpose, and never decreases when less is
- * resident or the ring is smaller, so that a plan for more memory is never predicted to be slower.
+ * Inside lib/layout: predicted times. The model is coarse on purpose, and never decreases when less
+ * is resident or the ring is smaller, so that a plan for more memory is never predicted to be
+ * slower.
  */
 #ifndef STRATA_LAYOUT_COST_H
 #define STRATA_LAYOUT_COST_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Demands. A buffer of the table is there when its path and its kind of layer are named and neither
- * rows nor row bytes are 0. First and last stage say how long its content is needed: what is carried
- * from one turn of a stage loop to the next (tiles, launches) lives through the whole loop.
+ * rows nor row bytes are 0. First and last stage say how long its content is needed: what is
+ * carried from one turn of a stage loop to the next (tiles, launches) lives through the whole loop.
  */
 #include "layout/demand.h"
 

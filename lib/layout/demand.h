@@ -25,8 +25,8 @@ typedef struct strata__demand_context {
 } strata__demand_context;
 
 /*
- * Writes the buffers of a set, offsets 0, in the order of their ids, and returns their number: at most
- * STRATA__DEMANDS_MAX. Buffers without bytes are left out.
+ * Writes the buffers of a set, offsets 0, in the order of their ids, and returns their number: at
+ * most STRATA__DEMANDS_MAX. Buffers without bytes are left out.
  */
 uint32_t strata__layout_demands(const strata__demand_context *context, strata__demand_set set,
                                 strata__layout_buffer *out);

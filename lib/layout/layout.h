@@ -423,8 +423,8 @@ void strata__layout_destroy(strata__layout *layout); /* NULL is legal */
 uint32_t strata__layout_band_count(uint32_t chunk_tokens);
 
 /*
- * A layout as bytes: its input but for the geometry, the choice, and totals. `fingerprint` names the
- * pack. Returns the bytes needed, and writes them when they fit `capacity`.
+ * A layout as bytes: its input but for the geometry, the choice, and totals. `fingerprint` names
+ * the pack. Returns the bytes needed, and writes them when they fit `capacity`.
  */
 uint64_t strata__layout_save(const strata__layout *layout, uint64_t fingerprint, void *out,
                              uint64_t capacity);

@@ -6,9 +6,9 @@
 #include "layout/layout.h"
 
 /*
- * Sets the offsets of up to STRATA__BUFFER_COUNT buffers, multiples of `alignment` from 0 on, such that
- * buffers that live in a common stage share no byte, and returns the bytes from 0 to the end of the
- * last, rounded up. The same input gives the same places.
+ * Sets the offsets of up to STRATA__BUFFER_COUNT buffers, multiples of `alignment` from 0 on, such
+ * that buffers that live in a common stage share no byte, and returns the bytes from 0 to the end
+ * of the last, rounded up. The same input gives the same places.
  */
 uint64_t strata__layout_overlay(strata__layout_buffer *buffers, uint32_t count, uint64_t alignment);
 

@@ -5,7 +5,9 @@
 
 #include "layout/problem.h"
 
-/* Whether the device runs a path at all: STRATA_ERR_UNSUPPORTED with the reason when it does not. */
+/*
+ * Whether the device runs a path at all: STRATA_ERR_UNSUPPORTED with the reason when it does not.
+ */
 strata_status strata__layout_path_on_device(const strata__layout_facts *facts, uint32_t path);
 
 /* Whether a path's kernels take the layer's formats. */

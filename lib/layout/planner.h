@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Inside lib/layout: the search. Candidates do not depend on the budget, what fits only grows with it,
- * and a candidate's predicted time only falls with what is left for residents; the search finds the
- * exact minimum over the candidates, so a larger budget never has a slower plan.
+ * Inside lib/layout: the search. Candidates do not depend on the budget, what fits only grows with
+ * it, and a candidate's predicted time only falls with what is left for residents; the search finds
+ * the exact minimum over the candidates, so a larger budget never has a slower plan.
  */
 #ifndef STRATA_LAYOUT_PLANNER_H
 #define STRATA_LAYOUT_PLANNER_H
@@ -55,8 +55,8 @@ uint64_t strata__planner_bytes(const strata__planner *planner, const strata__lay
                                uint64_t arena_bytes);
 
 /*
- * Fills planner->resident with what `bytes` bytes hold: the same number in every layer, one more in the
- * first ones. Where nothing is streamed it must be all, or the answer is false.
+ * Fills planner->resident with what `bytes` bytes hold: the same number in every layer, one more in
+ * the first ones. Where nothing is streamed it must be all, or the answer is false.
  */
 bool strata__planner_fill(strata__planner *planner, uint64_t bytes, bool streams);
 

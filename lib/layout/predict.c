@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The per-layer recurrence. For layer l, with A the start and U the end of its experts' kernels, C the
- * end of its copies, P the bytes of the copies up to it:
+ * The per-layer recurrence. For layer l, with A the start and U the end of its experts' kernels, C
+ * the end of its copies, P the bytes of the copies up to it:
  *
  *   A[l] = U[l-1] + before[l]
  *   C[l] = max(the link's time for all pieces so far,
  *              for every m <= l: A[m] + (P[l] - ring - P[m-1]) * seconds_per_byte)
  *   U[l] = max(A[l] + experts[l], C[l] + time of the last group's kernels)
  *
- * The second term of C is the ring: when layer m's experts start, at most the ring's bytes beyond what
- * was used before m can have been copied.
+ * The second term of C is the ring: when layer m's experts start, at most the ring's bytes beyond
+ * what was used before m can have been copied.
  */
 #include "layout/cost.h"
 

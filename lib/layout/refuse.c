@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What would fit, when nothing does: the smallest budget, the longest context, the largest chunk. */
+/*
+ * What would fit, when nothing does: the smallest budget, the longest context, the largest chunk.
+ */
 #include <stdio.h>
 
 #include "base/error.h"

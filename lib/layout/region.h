@@ -27,17 +27,22 @@ uint32_t strata__layout_place_work(const strata__layout_problem *problem,
 void strata__layout_decode_spec(const strata__layout_problem *problem, strata__layout_spec *spec);
 
 /*
- * What a session holds before work of decoding and expert cache. With `layout`, also writes the places
- * of tensors, pages and states, and session buffers.
+ * What a session holds before work of decoding and expert cache. With `layout`, also writes the
+ * places of tensors, pages and states, and session buffers.
  */
 void strata__layout_place_session(const strata__layout_problem *problem, strata__carver *carver,
                                   strata__layout *layout);
 
-/* The expert cache, with the places of the layers' residents; `lent` more bytes belong to a loan. */
+/*
+ * The expert cache, with the places of the layers' residents; `lent` more bytes belong to a loan.
+ */
 void strata__layout_place_cache(const strata__layout_problem *problem, const uint32_t *resident,
                                 uint64_t lent, strata__carver *carver, strata__layout *layout);
 
-/* Bytes of the experts that have to be copied to the device for a prompt: 0 where they are in place. */
+/*
+ * Bytes of the experts that have to be copied to the device for a prompt: 0 where they are in
+ * place.
+ */
 uint64_t strata__layout_missing_bytes(const strata__layout_problem *problem,
                                       const uint32_t *resident);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Branch and bound over chunk, tiles and ring. A bound is the prediction of something that is better in
- * every respect than all candidates it stands for, so only candidates that cannot win are left out.
+ * Branch and bound over chunk, tiles and ring. A bound is the prediction of something that is
+ * better in every respect than all candidates it stands for, so only candidates that cannot win are
+ * left out.
  */
 #include "layout/planner.h"
 

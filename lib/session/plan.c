@@ -44,7 +44,9 @@ strata_status strata__plan_load(strata__pack *pack, const void *data, uint64_t b
     if (status != STRATA_OK)
         return status;
     strata__plan_facts_given(NULL, &facts);
-    /* Dense tensors are listed for every device; a layout that uses them in place leaves them out. */
+    /*
+     * Dense tensors are listed for every device; a layout that uses them in place leaves them out.
+     */
     facts.host_addressable = 0;
     status = strata__plan_input_init(&input, &plan->context->allocator, pack, &facts, &options);
     if (status == STRATA_OK)

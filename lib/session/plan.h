@@ -30,8 +30,8 @@ strata_status strata__plan_load(strata__pack *pack, const void *data, uint64_t b
 uint64_t strata__plan_save(const strata_plan *plan, void *out, uint64_t capacity);
 
 /*
- * Whether the layout's sizes hold for a pack on a device: STRATA_ERR_INVALID_ARGUMENT for another pack,
- * or a device whose buffers have other sizes, by name.
+ * Whether the layout's sizes hold for a pack on a device: STRATA_ERR_INVALID_ARGUMENT for another
+ * pack, or a device whose buffers have other sizes, by name.
  */
 strata_status strata__plan_check(const strata_plan *plan, const strata__pack *pack,
                                  const strata__layout_facts *facts);

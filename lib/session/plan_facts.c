@@ -18,8 +18,9 @@ typedef struct rates {
 } rates;
 
 /*
- * The H200's link, memory and products are measured; the others are datasheet peaks times the share of
- * the peak that is usual for each kind of kernel. The last line of defence is the caller's own facts.
+ * The H200's link, memory and products are measured; the others are datasheet peaks times the share
+ * of the peak that is usual for each kind of kernel. The last line of defence is the caller's own
+ * facts.
  */
 static const rates typical[] = {
     {0, 25e9, 1e-6, 20e9, 2e-6, 1e11, 5e10, {5e10, 5e10, 5e10, 6e10}, {1, 8, 8, 8}},

@@ -22,7 +22,9 @@ typedef struct strata__plan_input {
     uint8_t *layer_paths;
 } strata__plan_input;
 
-/* What the layout needs to know of an opened device and its kernels; `given` (or NULL) goes before. */
+/*
+ * What the layout needs to know of an opened device and its kernels; `given` (or NULL) goes before.
+ */
 void strata__plan_facts(const strata__device_facts *device, const strata__kernels_facts *kernels,
                         const strata_device_facts *given, strata__layout_facts *out);
 

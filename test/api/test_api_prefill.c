@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading prompts: the same bits however a prompt is cut, stopped and resumed, and whoever gives the
- * experts; progress, cancel, and what is refused. */
+/*
+ * Reading prompts: the same bits however a prompt is cut, stopped and resumed, and whoever gives
+ * the experts; progress, cancel, and what is refused.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

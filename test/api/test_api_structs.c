@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every structure that crosses the ABI, with every size that a caller may come with: an application as
- * old as the library, a newer one, and wrong ones. A guard stands behind what may be written.
+ * Every structure that crosses the ABI, with every size that a caller may come with: an application
+ * as old as the library, a newer one, and wrong ones. A guard stands behind what may be written.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,12 +6,13 @@
  *
  *   decoders   G values/s and GB/s of blocks of one thread, per format and instruction set
  *   tile       GFLOP/s of the product tile of one thread, per instruction set and width
- *   prompt     every operation of a 512-token prompt of a small mixture (8 layers, D 1024, 16 heads and
- *              4 KV heads of 64, 32 experts, top-4, FF 512; dense weights Q8_0), and the tokens/s they
- *              add up to, without output head and host work
+ *   prompt     every operation of a 512-token prompt of a small mixture (8 layers, D 1024, 16 heads
+ *   and
+ *              4 KV heads of 64, 32 experts, top-4, FF 512; dense weights Q8_0), and the tokens/s
+ *              they add up to, without output head and host work
  *
- * Times are the best of several runs; decoders and tile count the thread's processor time, and so do
- * the figures in brackets of the prompt: what a machine without other work would do.
+ * Times are the best of several runs; decoders and tile count the thread's processor time, and so
+ * do the figures in brackets of the prompt: what a machine without other work would do.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Logits of small models of every architecture against an independent float64 forward. The argument is
- * a folder of NAME.gguf with NAME.tokens (ids as text) and NAME.logits.f32 (all positions).
+ * Logits of small models of every architecture against an independent float64 forward. The argument
+ * is a folder of NAME.gguf with NAME.tokens (ids as text) and NAME.logits.f32 (all positions).
  */
 #include <setjmp.h>
 #include <stdarg.h>

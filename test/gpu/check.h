@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the GPU checks share. Every kernel is compared with a plain float64 reference on random inputs.
- * Outputs are poisoned, so that a value nobody wrote is a NaN, and lie between guard zones, so that a
- * write outside is found. Needs nothing but the CUDA runtime and the library's own sources.
+ * What the GPU checks share. Every kernel is compared with a plain float64 reference on random
+ * inputs. Outputs are poisoned, so that a value nobody wrote is a NaN, and lie between guard zones,
+ * so that a write outside is found. Needs nothing but the CUDA runtime and the library's own
+ * sources.
  */
 #ifndef STRATA_TEST_GPU_CHECK_H
 #define STRATA_TEST_GPU_CHECK_H

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The n-th allocation fails, for every n, while a pack is opened: NO_MEMORY with a text that says what
- * the memory was for, nothing leaks, nothing crashes. */
+/*
+ * The n-th allocation fails, for every n, while a pack is opened: NO_MEMORY with a text that says
+ * what the memory was for, nothing leaks, nothing crashes.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The n-th allocation fails, for every n, while a session and a prefill are made and a prompt is read:
- * an error with a text, nothing leaks, and nothing crashes. */
+/*
+ * The n-th allocation fails, for every n, while a session and a prefill are made and a prompt is
+ * read: an error with a text, nothing leaks, and nothing crashes.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

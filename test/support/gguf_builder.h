@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes GGUF images entry by entry, right or wrong: tests of readers take a sound file and break one
- * thing of it. Lack of memory ends the test.
+ * Writes GGUF images entry by entry, right or wrong: tests of readers take a sound file and break
+ * one thing of it. Lack of memory ends the test.
  */
 #ifndef TEST_SUPPORT_GGUF_BUILDER_H
 #define TEST_SUPPORT_GGUF_BUILDER_H
@@ -71,7 +71,9 @@ gguf_tensor *gguf_add(gguf_builder *builder, const char *name, uint32_t format, 
 gguf_tensor *gguf_find(gguf_builder *builder, const char *name);
 void gguf_remove_tensor(gguf_builder *builder, const char *name);
 
-/* What lies before the data, padded to it, to be freed with free(); *out_data: bytes of the data. */
+/*
+ * What lies before the data, padded to it, to be freed with free(); *out_data: bytes of the data.
+ */
 uint8_t *gguf_header(const gguf_builder *builder, uint64_t *out_bytes, uint64_t *out_data);
 
 /* The whole file, 64-byte aligned, to be freed with free(); *out_header: bytes before the data. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of an exact size between guards: poisoned under AddressSanitizer, else a pattern to check. */
+/*
+ * Memory of an exact size between guards: poisoned under AddressSanitizer, else a pattern to check.
+ */
 #ifndef TEST_SUPPORT_GUARDED_H
 #define TEST_SUPPORT_GUARDED_H
 

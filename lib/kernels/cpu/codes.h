@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sixteen int8 codes at a time: what every decoder unpacks a block into, and how codes become floats.
- * Written for AVX2 and AVX-512, and in the compiler's own vectors for all else.
+ * Sixteen int8 codes at a time: what every decoder unpacks a block into, and how codes become
+ * floats. Written for AVX2 and AVX-512, and in the compiler's own vectors for all else.
  */
 #ifndef STRATA_KERNELS_CPU_CODES_H
 #define STRATA_KERNELS_CPU_CODES_H
@@ -80,7 +80,10 @@ static inline codes_16 codes_of_pairs(uint32_t word)
 {
     const __m128i places = _mm_set_epi8(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
     const __m128i masks = _mm_set1_epi32((int)0xc0300c03);
-    /* multiplying by 64, 16, 4 and 1 moves the fields to the top of 8 bits; even and odd bytes apart */
+    /*
+     * multiplying by 64, 16, 4 and 1 moves the fields to the top of 8 bits; even and odd bytes
+     * apart
+     */
     __m128i spread = _mm_and_si128(_mm_shuffle_epi8(_mm_cvtsi32_si128((int)word), places), masks);
     __m128i even =
         _mm_mullo_epi16(_mm_and_si128(spread, _mm_set1_epi16(0x00ff)), _mm_set1_epi32(0x00040040));

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Keys that a model cannot be run with: the text names the key, what is expected and what is found. */
+/*
+ * Keys that a model cannot be run with: the text names the key, what is expected and what is found.
+ */
 #include <math.h>
 
 #include "pack_test.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A session on a device with memory of its own: a CPU device that says it does not address host memory.
- * Weights and experts are copied to their planned places, whoever gives them, and the pack may go.
+ * A session on a device with memory of its own: a CPU device that says it does not address host
+ * memory. Weights and experts are copied to their planned places, whoever gives them, and the pack
+ * may go.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -74,7 +75,9 @@ static strata_session *make_session(const bench *b, uint32_t host_addressable)
     return session;
 }
 
-/* The tensors of the pack, not its header, are overwritten: nothing may still be read from there. */
+/*
+ * The tensors of the pack, not its header, are overwritten: nothing may still be read from there.
+ */
 static void overwrite_pack(const bench *b)
 {
     uint64_t count = strata__pack_tensor_count(b->pack);

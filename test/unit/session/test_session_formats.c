@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every block format, as experts and as dense weights: a random pack gives the logits of the same model
- * decoded to float32, within the order of float32 sums.
+ * Every block format, as experts and as dense weights: a random pack gives the logits of the same
+ * model decoded to float32, within the order of float32 sums.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -198,7 +198,9 @@ static bool is_scratch(uint32_t id)
            id == STRATA__BUFFER_GROUP_SCRATCH || id == STRATA__BUFFER_POINTERS;
 }
 
-/* With fewer rows than a launch needs: refused, by name; with its rows again, the prompt is read. */
+/*
+ * With fewer rows than a launch needs: refused, by name; with its rows again, the prompt is read.
+ */
 static void expect_refusal(bench *b, strata__layout_buffer *buffer, uint64_t rows, uint64_t count,
                            float *logits)
 {
