@@ -123,21 +123,34 @@ static void multiply_item(void *user_data, uint32_t item, uint32_t worker)
 void strata__product_flush(strata__product_job *job)
 {
     uint32_t per_group = (job->outputs + STRATA__TILE_OUTPUTS - 1) / STRATA__TILE_OUTPUTS;
-    strata__pool_run(job->cpu->pool, job->tiles, pack_tile, job);
-    strata__pool_run(job->cpu->pool, job->group_count * per_group, multiply_item, job);
+    if (strata__product_by_blas(job->cpu)) {
+        for (uint32_t g = 0; g < job->group_count; g++)
+            strata__product_run_blas(job, job->groups + g);
+    } else {
+        strata__pool_run(job->cpu->pool, job->tiles, pack_tile, job);
+        strata__pool_run(job->cpu->pool, job->group_count * per_group, multiply_item, job);
+    }
     job->group_count = 0;
     job->tiles = 0;
     job->packed_rows = 0;
 }
 
+/* Packed rows a batch holds. BLAS keeps decoded weights in the other half of the scratch. */
+static uint32_t batch_rows(const strata__product_job *job)
+{
+    uint64_t rows = job->scratch.bytes / ((uint64_t)job->inputs * sizeof(float));
+    if (strata__product_by_blas(job->cpu))
+        return rows / 2 < STRATA__GROUP_ROWS ? (uint32_t)(rows / 2) : STRATA__GROUP_ROWS;
+    rows = rows < UINT32_MAX ? rows : UINT32_MAX;
+    return (uint32_t)(rows - rows % STRATA__TILE_MIN_ROWS);
+}
+
 void strata__product_add(strata__product_job *job, const void *first, const void *second,
                          uint32_t tag, uint32_t first_row, uint32_t rows)
 {
-    uint64_t room = job->scratch.bytes / ((uint64_t)job->inputs * sizeof(float));
-    uint32_t capacity = room > UINT32_MAX ? UINT32_MAX : (uint32_t)room;
-    capacity -= capacity % STRATA__TILE_MIN_ROWS;
+    uint32_t capacity = batch_rows(job);
     while (rows) {
-        if (job->group_count == STRATA__BATCH_GROUPS || job->packed_rows == capacity)
+        if (job->group_count == STRATA__BATCH_GROUPS || job->packed_rows >= capacity)
             strata__product_flush(job);
         uint32_t left = capacity - job->packed_rows;
         uint32_t most = left < STRATA__GROUP_ROWS ? left : STRATA__GROUP_ROWS;

@@ -65,6 +65,10 @@ void strata__product_add(strata__product_job *job, const void *first, const void
 /* Runs what has been added. */
 void strata__product_flush(strata__product_job *job);
 
+/* Whether products of this object go through BLAS: see product_blas.c. */
+bool strata__product_by_blas(const strata__cpu_kernels *cpu);
+void strata__product_run_blas(const strata__product_job *job, const strata__product_group *group);
+
 /* Whether the scratch holds the least that a product needs; else a status whose text names `what`.
  */
 strata_status strata__product_check_scratch(const char *what, const strata__scratch *scratch,
