@@ -260,8 +260,8 @@ STRATA_API STRATA_NODISCARD strata_status strata_plan_save_path(const strata_pla
  * @param pack that the plan was made for
  * @param out  the caller's, to be destroyed; NULL on failure
  * @return STRATA_OK, STRATA_ERR_FORMAT (no saved plan, or damaged), STRATA_ERR_UNSUPPORTED (a
- * version
- *         that is not read), STRATA_ERR_INVALID_ARGUMENT (of another pack), STRATA_ERR_NO_MEMORY
+ *         version that is not read), STRATA_ERR_INVALID_ARGUMENT (of another pack),
+ *         STRATA_ERR_NO_MEMORY
  */
 STRATA_API STRATA_NODISCARD strata_status strata_plan_load_memory(strata_pack *pack,
                                                                   const void *data, uint64_t bytes,
