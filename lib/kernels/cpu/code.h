@@ -37,7 +37,10 @@ typedef struct strata__cpu_code {
     void (*product)(const float *packed, uint32_t width, const float *weights,
                     uint32_t weight_stride, uint32_t k, float *sums, uint32_t sum_stride,
                     int first);
-    /* packed[k][r] = rows[r][k] * factor[r] * gain[k]; rows at or above `rows` give zeros. */
+    /*
+     * packed[k][r] = sources[r][k] * factor[r] * gain[k], or just the source when gain is NULL.
+     * Columns from `rows` (at least 1) to `width` hold a copy of the last row.
+     */
     void (*pack)(const float *const *sources, const float *factor, const float *gain, uint32_t rows,
                  uint32_t width, uint32_t k, float *packed);
     /* out[i] = activation(gate[i], up[i]); may be in place */

@@ -6,6 +6,7 @@
 #include "kernels/cpu/code_math.h"
 #include "kernels/cpu/code_product.h"
 #include "kernels/cpu/code_softmax.h"
+#include "kernels/cpu/code_transpose.h"
 
 const strata__cpu_code STRATA__CODE = {
     .product = product,

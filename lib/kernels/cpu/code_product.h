@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The product tile of an instruction set, and how activation rows are packed for it. */
+/* The product tile of an instruction set. */
 #ifndef STRATA_KERNELS_CPU_CODE_PRODUCT_H
 #define STRATA_KERNELS_CPU_CODE_PRODUCT_H
 
@@ -78,30 +78,5 @@ static void product(const float *packed, uint32_t width, const float *weights,
 }
 
 #endif
-
-/* Sixteen values of k at a time, so that each source line is read once. */
-static void pack(const float *const *sources, const float *factor, const float *gain, uint32_t rows,
-                 uint32_t width, uint32_t k, float *packed)
-{
-    enum { STEP = 16 };
-    for (uint32_t start = 0; start < k; start += STEP) {
-        uint32_t n = k - start < STEP ? k - start : STEP;
-        float *out = packed + (size_t)start * width;
-        for (uint32_t r = 0; r < width; r++) {
-            if (r >= rows) {
-                for (uint32_t i = 0; i < n; i++)
-                    out[i * width + r] = 0;
-                continue;
-            }
-            const float *in = sources[r] + start;
-            if (!gain)
-                for (uint32_t i = 0; i < n; i++)
-                    out[i * width + r] = in[i];
-            else
-                for (uint32_t i = 0; i < n; i++)
-                    out[i * width + r] = in[i] * factor[r] * gain[start + i];
-        }
-    }
-}
 
 #endif

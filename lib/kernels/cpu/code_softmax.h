@@ -56,14 +56,4 @@ static void scale_columns(float *columns, uint32_t rows, uint32_t width, const f
             columns[(size_t)r * width + c] *= factor[c];
 }
 
-/* Blocks of eight by eight, so that lines are reused while they are near. */
-static void transpose(const float *in, uint32_t in_stride, uint32_t rows, uint32_t columns,
-                      float *out, uint32_t out_stride)
-{
-    for (uint32_t r = 0; r < rows; r += 8)
-        for (uint32_t c = 0; c < columns; c++)
-            for (uint32_t i = 0; i < 8; i++)
-                out[(size_t)c * out_stride + r + i] = in[(size_t)(r + i) * in_stride + c];
-}
-
 #endif

@@ -18,10 +18,10 @@ static void finish_dense(const strata__product_job *job, const strata__product_s
     for (uint32_t r = 0; r < sums->group->rows; r++) {
         uint32_t row = sums->group->first_row + r;
         float *to = out + (size_t)row * stride + sums->first_output;
+        const float *in = sums->sums[0] + (size_t)r * sums->stride;
         float factor = a->row_factor ? a->row_factor[row] : 1.0f;
         for (uint32_t n = 0; n < sums->outputs; n++) {
-            float y = sums->sums[0][n * sums->stride + r];
-            y = (bias ? y + bias[n] : y) * a->alpha * factor;
+            float y = (bias ? in[n] + bias[n] : in[n]) * a->alpha * factor;
             to[n] = a->mode == STRATA__DENSE_ADD_F32 ? to[n] + y : y;
         }
     }
@@ -63,9 +63,9 @@ static void finish_router(const strata__product_job *job, const strata__product_
     for (uint32_t r = 0; r < sums->group->rows; r++) {
         float *to = a->logits + (size_t)(sums->group->first_row + r) * a->weight.outputs +
                     sums->first_output;
+        const float *in = sums->sums[0] + (size_t)r * sums->stride;
         for (uint32_t n = 0; n < sums->outputs; n++) {
-            float y = sums->sums[0][n * sums->stride + r];
-            y = bias ? y + bias[n] : y;
+            float y = bias ? in[n] + bias[n] : in[n];
             to[n] = a->sigmoid ? (float)(1.0 / (1.0 + exp(-(double)y))) : y;
         }
     }

@@ -32,31 +32,34 @@ static void add_experts(strata__product_job *job, const strata__expert_range *ra
     strata__product_flush(job);
 }
 
-static void add_bias(float *sums, uint32_t rows, float bias)
+static void add_bias(float *sums, const strata__product_sums *shape, const float *bias)
 {
-    for (uint32_t r = 0; r < rows; r++)
-        sums[r] += bias;
+    for (uint32_t r = 0; r < shape->group->rows; r++)
+        for (uint32_t n = 0; n < shape->outputs; n++)
+            sums[(size_t)r * shape->stride + n] += bias[n];
 }
 
 static void finish_gate_up(const strata__product_job *job, const strata__product_sums *sums)
 {
     const strata__gate_up_args *a = job->args;
-    uint32_t rows = sums->group->rows;
+    uint32_t rows = sums->group->rows, width = sums->outputs, stride = sums->stride;
     size_t bias = (size_t)sums->group->tag * a->gate.outputs + sums->first_output;
-    for (uint32_t n = 0; n < sums->outputs; n++) {
-        float *gate = sums->sums[0] + n * sums->stride, *up = sums->sums[1] + n * sums->stride;
-        if (a->gate.bias)
-            add_bias(gate, rows, a->gate.bias[bias + n]);
-        if (a->up.bias)
-            add_bias(up, rows, a->up.bias[bias + n]);
-        job->cpu->code->activate(a->activation, gate, up, rows, gate);
+    /* Rows that lie without gaps are one long row to an elementwise function. */
+    uint32_t step = width == stride ? rows : 1;
+    float *to =
+        (float *)a->h.data + (size_t)sums->group->first_row * a->gate.outputs + sums->first_output;
+    if (a->gate.bias)
+        add_bias(sums->sums[0], sums, a->gate.bias + bias);
+    if (a->up.bias)
+        add_bias(sums->sums[1], sums, a->up.bias + bias);
+    for (uint32_t r = 0; r < rows; r += step) {
+        float *gate = sums->sums[0] + (size_t)r * stride;
+        const float *up = sums->sums[1] + (size_t)r * stride;
+        job->cpu->code->activate(a->activation, gate, up, step * width, gate);
     }
-    for (uint32_t r = 0; r < rows; r++) {
-        float *to = (float *)a->h.data + (size_t)(sums->group->first_row + r) * a->gate.outputs +
-                    sums->first_output;
-        for (uint32_t n = 0; n < sums->outputs; n++)
-            to[n] = sums->sums[0][n * sums->stride + r];
-    }
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t n = 0; n < width; n++)
+            to[(size_t)r * a->gate.outputs + n] = sums->sums[0][(size_t)r * stride + n];
 }
 
 static void run_gate_up(const void *arguments)
@@ -107,10 +110,9 @@ static void finish_down(const strata__product_job *job, const strata__product_su
     for (uint32_t r = 0; r < sums->group->rows; r++) {
         float *to =
             a->y + (size_t)(sums->group->first_row + r) * a->down.outputs + sums->first_output;
-        for (uint32_t n = 0; n < sums->outputs; n++) {
-            float y = sums->sums[0][n * sums->stride + r];
-            to[n] = (bias ? y + bias[n] : y) * scale;
-        }
+        const float *in = sums->sums[0] + (size_t)r * sums->stride;
+        for (uint32_t n = 0; n < sums->outputs; n++)
+            to[n] = (bias ? in[n] + bias[n] : in[n]) * scale;
     }
 }
 

@@ -95,28 +95,32 @@ static void multiply_tiles(const strata__product_job *job, const strata__product
 
 static void multiply_item(void *user_data, uint32_t item, uint32_t worker)
 {
+    enum { ALL_SUMS = STRATA__TILE_OUTPUTS * STRATA__GROUP_ROWS };
     const strata__product_job *job = user_data;
     uint32_t per_group = (job->outputs + STRATA__TILE_OUTPUTS - 1) / STRATA__TILE_OUTPUTS;
     const strata__product_group *group = job->groups + item / per_group;
+    uint32_t rows = padded_rows(group->rows), first = item % per_group * STRATA__TILE_OUTPUTS;
     float *weights = strata__cpu_workspace(job->cpu, worker);
+    float *sums = weights + STRATA__TILE_OUTPUTS * STRATA__WEIGHT_STRIDE;
     strata__product_sums out = {
         .group = group,
-        .stride = padded_rows(group->rows),
-        .first_output = item % per_group * STRATA__TILE_OUTPUTS,
+        .sums = {sums + 2 * ALL_SUMS, sums + 3 * ALL_SUMS},
+        .stride = STRATA__TILE_OUTPUTS,
+        .first_output = first,
+        .outputs = job->outputs - first < STRATA__TILE_OUTPUTS ? job->outputs - first
+                                                               : STRATA__TILE_OUTPUTS,
     };
-    out.outputs = job->outputs - out.first_output;
-    if (out.outputs > STRATA__TILE_OUTPUTS)
-        out.outputs = STRATA__TILE_OUTPUTS;
-    out.sums[0] = weights + STRATA__TILE_OUTPUTS * STRATA__WEIGHT_STRIDE;
-    out.sums[1] = out.sums[0] + STRATA__TILE_OUTPUTS * STRATA__GROUP_ROWS;
     for (uint32_t k = 0; k < job->inputs; k += STRATA__K_STEP) {
         uint32_t count = job->inputs - k < STRATA__K_STEP ? job->inputs - k : STRATA__K_STEP;
         for (uint32_t m = 0; m < job->matrices; m++) {
-            decode_weights(job, job->formats[m], group->weights[m], out.first_output, out.outputs,
-                           k, count, weights);
-            multiply_tiles(job, group, weights, k, count, out.sums[m], out.stride);
+            decode_weights(job, job->formats[m], group->weights[m], first, out.outputs, k, count,
+                           weights);
+            multiply_tiles(job, group, weights, k, count, sums + m * ALL_SUMS, rows);
         }
     }
+    for (uint32_t m = 0; m < job->matrices; m++)
+        job->cpu->code->transpose(sums + m * ALL_SUMS, rows, STRATA__TILE_OUTPUTS, rows,
+                                  out.sums[m], STRATA__TILE_OUTPUTS);
     job->finish(job, &out);
 }
 

@@ -29,11 +29,11 @@ typedef struct strata__product_group {
     uint32_t packed_row; /* of the batch: padded rows before this group */
 } strata__product_group;
 
-/* Sums of eight outputs (at most) of a group: sums[matrix][n * stride + r]. */
+/* Sums of some outputs of a group: sums[matrix][r * stride + n]. */
 typedef struct strata__product_sums {
     const strata__product_group *group;
     float *sums[2];
-    uint32_t stride;
+    uint32_t stride; /* at least outputs; what lies between is memory too */
     uint32_t first_output;
     uint32_t outputs;
 } strata__product_sums;

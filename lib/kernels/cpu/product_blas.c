@@ -22,7 +22,7 @@ typedef struct blas_block {
     const strata__product_group *group;
     float *rows;    /* [group rows][inputs] */
     float *weights; /* [outputs][inputs] */
-    float *sums[2]; /* [outputs][group rows] */
+    float *sums[2]; /* [group rows][outputs] */
     uint32_t matrix;
     uint32_t first_output;
     uint32_t outputs;
@@ -60,11 +60,10 @@ static void finish_outputs(void *user_data, uint32_t item, uint32_t worker)
 {
     const blas_block *block = user_data;
     uint32_t first = item * STRATA__TILE_OUTPUTS, left = block->outputs - first;
-    size_t at = (size_t)first * block->group->rows;
     strata__product_sums sums = {
         .group = block->group,
-        .sums = {block->sums[0] + at, block->sums[1] + at},
-        .stride = block->group->rows,
+        .sums = {block->sums[0] + first, block->sums[1] + first},
+        .stride = block->outputs,
         .first_output = block->first_output + first,
         .outputs = left < STRATA__TILE_OUTPUTS ? left : STRATA__TILE_OUTPUTS,
     };
@@ -78,9 +77,9 @@ static void multiply_block(blas_block *block)
     int rows = (int)block->group->rows, outputs = (int)block->outputs, inputs = (int)job->inputs;
     for (block->matrix = 0; block->matrix < job->matrices; block->matrix++) {
         strata__pool_run(job->cpu->pool, block->outputs, decode_output, block);
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, outputs, rows, inputs, 1.0f,
-                    block->weights, inputs, block->rows, inputs, 0.0f, block->sums[block->matrix],
-                    rows);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, outputs, inputs, 1.0f,
+                    block->rows, inputs, block->weights, inputs, 0.0f, block->sums[block->matrix],
+                    outputs);
     }
     strata__pool_run(job->cpu->pool,
                      (block->outputs + STRATA__TILE_OUTPUTS - 1) / STRATA__TILE_OUTPUTS,
