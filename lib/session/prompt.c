@@ -3,7 +3,7 @@
  * Reading a prompt: equal chunks, each through all layers. A chunk counts once the device has
  * finished all of it; whatever stops a prompt, the sequence is left at the last chunk that counted.
  */
-#include <string.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "base/error.h"
@@ -187,12 +187,21 @@ static strata_status run_chunks(const prompt *p)
     return status;
 }
 
+/* Waits for the device; the text of the failure that led here stays. */
+static void drain(strata_session *session, strata_status status)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s", strata__error_text());
+    if (session->device->ops->stream_synchronize(session->device, session->stream) != STRATA_OK)
+        (void)strata__fail(status, "%s", text);
+}
+
 static void finish(const prompt *p, strata_status status, uint64_t begin_ns)
 {
     strata_session *session = p->prefill->session;
     if (status != STRATA_OK) {
         /* Nothing of the failed chunk may be in flight when its pages are given away. */
-        (void)session->device->ops->stream_synchronize(session->device, session->stream);
+        drain(session, status);
         strata__kv_set_length(&session->kv, p->sequence, p->start + p->result->read_tokens);
     }
     if (status == STRATA_ERR_DEVICE_LOST)

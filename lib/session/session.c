@@ -135,9 +135,15 @@ static strata_status build(strata_session *session, const strata_session_options
                              layout->pages_total, layout->page_tokens);
     if (status == STRATA_OK)
         status = session->device->ops->stream_synchronize(session->device, session->stream);
-    if (status == STRATA_OK && session->memory.owned)
+    if (status != STRATA_OK)
+        return status;
+    if (session->memory.owned)
         strata__counter_add(&session->counters.device_bytes, session->memory.bytes);
-    return status;
+    strata__log(session->context, STRATA_LOG_INFO,
+                "session on %s: %llu bytes, prompts %llu bytes on top, chunks of %u tokens",
+                session->device->facts.name, (unsigned long long)layout->session_bytes,
+                (unsigned long long)layout->prompt_bytes, layout->prompt.chunk_tokens);
+    return STRATA_OK;
 }
 
 /* Everything, also half built. */
