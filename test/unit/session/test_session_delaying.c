@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sessions on the delaying device, where a copy or a kernel that is not waited for shows as other bits:
- * prompts in every policy, failing calls, cancelled prompts.
+ * Sessions on the delaying device, where a copy or a kernel that is not waited for shows as other
+ * bits: prompts in every policy, failing calls, cancelled prompts.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* However small the planned tiles are, a prompt gives the same bits, and asks for each expert once. */
+/* However small the planned tiles are, a prompt gives the same bits and asks for an expert once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
