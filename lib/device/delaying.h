@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The test device: host memory that poses as device memory, and streams whose work happens at the worst
- * moment that the recorded waits allow, so that a missing wait is a wrong result every time.
+ * The test device: host memory that poses as device memory, and streams whose work happens at the
+ * worst moment that the recorded waits allow, so that a missing wait is a wrong result every time.
  *
  *   copies late    nothing runs before something waits for it, and then only what that needs
  *   kernels late   copies, fills and waits run as soon as they may; kernels as copies late
  *   random         any legal order, by seed
  *
- * Memory of the device is filled with NaNs when it is given and when it is taken back. A copy from host
- * memory that is not page-locked reads it at once, one from page-locked memory reads it when it runs. A
- * wait on an event that was never recorded is no wait. Not part of the library: tests link it.
+ * Memory of the device is filled with NaNs when it is given and when it is taken back. A copy from
+ * host memory that is not page-locked reads it at once, one from page-locked memory reads it when
+ * it runs. A wait on an event that was never recorded is no wait. Not part of the library: tests
+ * link it.
  */
 #ifndef STRATA_DEVICE_DELAYING_H
 #define STRATA_DEVICE_DELAYING_H

@@ -29,7 +29,9 @@ static inline void turn_eight(__m256 *v)
     }
 }
 
-/* out[j * stride + i] = rows[i][j] * factor[i] * gain[j] for i, j < 8; no factors when gain is NULL */
+/*
+ * out[j * stride + i] = rows[i][j] * factor[i] * gain[j] for i, j < 8; no factors when gain is NULL
+ */
 static inline void turn_block(const float *const *rows, size_t at, const float *factor,
                               const float *gain, float *out, size_t stride)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A batch through BLAS: rows are gathered and weights decoded by the pool, then one sgemm a group and
- * block of outputs is called from the launching thread, with whatever threads the application's BLAS
- * uses. Its thread count is global and the application's, so it is not touched.
+ * A batch through BLAS: rows are gathered and weights decoded by the pool, then one sgemm a group
+ * and block of outputs is called from the launching thread, with whatever threads the application's
+ * BLAS uses. Its thread count is global and the application's, so it is not touched.
  *
- * Only for machines that have no product tile of their own: with AVX2 or AVX-512 the tile reaches 107
- * to 117 GFLOP/s a core where OpenBLAS 0.3.21 reaches 67 to 95 for the shapes of experts, and it keeps
- * the bits of a row independent of the rows beside it, which sgemm does not.
+ * Only for machines that have no product tile of their own: with AVX2 or AVX-512 the tile reaches
+ * 107 to 117 GFLOP/s a core where OpenBLAS 0.3.21 reaches 67 to 95 for the shapes of experts, and
+ * it keeps the bits of a row independent of the rows beside it, which sgemm does not.
  */
 #include "kernels/cpu/product.h"
 

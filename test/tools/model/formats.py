@@ -4,9 +4,11 @@
     grid = FORMATS["IQ2_S"]; scales = grid.fit(blocks); codes = grid.encode(blocks, scales)
     grid.decode(codes, scales) is what a reader makes of grid.pack(codes, scales), exactly.
 
-`blocks` is (n, grid.block) in float32. Scales are found by trial: for a few sizes of the block's half-precision scale, every sub-scale
-is tried and the least squared error wins. The code books are those of the `gguf` package (pip install gguf).
+`blocks` is (n, grid.block) in float32. Scales are found by trial: for a few sizes of the block's
+half-precision scale, every sub-scale is tried and the least squared error wins. The code books are
+those of the `gguf` package (pip install gguf).
 """
+
 import gguf
 import gguf.quants
 import numpy
@@ -62,7 +64,10 @@ class OneScale:
                 error = (level * scale - blocks).square().sum(-1, keepdim=True)
                 best = torch.where(error < best_error, scale, best)
                 best_error = torch.minimum(error, best_error)
-                scale = half((level * blocks).sum(-1, keepdim=True) / level.square().sum(-1, keepdim=True).clamp_min(1e-20))
+                scale = half(
+                    (level * blocks).sum(-1, keepdim=True)
+                    / level.square().sum(-1, keepdim=True).clamp_min(1e-20)
+                )
         return best
 
     def encode(self, blocks, scale):
@@ -103,7 +108,10 @@ class Q4K:
             best = [torch.where(better, new, old) for new, old in zip((scale, minimum), best)]
             best_error = torch.minimum(error, best_error)
         d, dmin = (half(v.amax(-1, keepdim=True) / 63) for v in best)
-        sub = [(v / unit.clamp_min(1e-12)).round().clamp(0, 63).long() for v, unit in zip(best, (d, dmin))]
+        sub = [
+            (v / unit.clamp_min(1e-12)).round().clamp(0, 63).long()
+            for v, unit in zip(best, (d, dmin))
+        ]
         return d, dmin, *sub
 
     def units(self, scales):
@@ -112,7 +120,12 @@ class Q4K:
 
     def encode(self, blocks, scales):
         scale, minimum = self.units(scales)
-        return ((blocks.view(-1, 8, 32) + minimum) / scale.clamp_min(1e-12)).round().clamp(0, 15).long()
+        return (
+            ((blocks.view(-1, 8, 32) + minimum) / scale.clamp_min(1e-12))
+            .round()
+            .clamp(0, 15)
+            .long()
+        )
 
     def decode(self, codes, scales):
         scale, minimum = self.units(scales)
@@ -124,12 +137,19 @@ class Q4K:
         both = scale[:, 4:] & 15 | (minimum[:, 4:] & 15) << 4
         codes = codes.view(-1, 4, 2, 32)
         body = codes[:, :, 0] | codes[:, :, 1] << 4
-        return torch.cat((as_bytes(torch.cat((d, dmin), 1), numpy.float16),
-                          as_bytes(torch.cat((*low, both), 1), numpy.uint8), as_bytes(body, numpy.uint8)), dim=1)
+        return torch.cat(
+            (
+                as_bytes(torch.cat((d, dmin), 1), numpy.float16),
+                as_bytes(torch.cat((*low, both), 1), numpy.uint8),
+                as_bytes(body, numpy.uint8),
+            ),
+            dim=1,
+        )
 
 
 class Book:
-    """Formats with a code book of vectors: a half scale per block of 256, a small sub-scale per group of values, signs apart.
+    """Formats with a code book of vectors: a half scale per block of 256, a small sub-scale per group of
+    values, signs apart.
 
     A value is d * unit(sub-scale) * code. Codes are (index, sign bits or shift).
     """
@@ -137,7 +157,13 @@ class Book:
     block = 256
 
     def __init__(self, name, group, sub_scales, factors, signs):
-        self.name, self.group, self.sub_scales, self.factors, self.signs = name, group, sub_scales, factors, signs
+        self.name, self.group, self.sub_scales, self.factors, self.signs = (
+            name,
+            group,
+            sub_scales,
+            factors,
+            signs,
+        )
         self.tables = {}
 
     def table(self, device):
@@ -157,7 +183,10 @@ class Book:
         return d * (1 + 2 * sub).float()
 
     def split(self, blocks):
-        """Magnitudes and sign bits. With seven bits for eight signs, an odd count is mended where it costs least."""
+        """
+        Magnitudes and sign bits. With seven bits for eight signs, an odd count is mended where it
+        costs least.
+        """
         if self.signs == "shift":
             return blocks, torch.zeros_like(blocks, dtype=torch.bool)
         negative, size = blocks < 0, blocks.abs()
@@ -173,7 +202,9 @@ class Book:
         """Indices (n, groups, vectors) for magnitudes (n, 256) under the units (n, groups)."""
         table = self.table(size.device)
         vectors = size.view(len(size), -1, self.group) / unit[..., None].clamp_min(1e-20)
-        return nearest(vectors.view(-1, table.shape[1]), table).view(len(size), 256 // self.group, -1)
+        return nearest(vectors.view(-1, table.shape[1]), table).view(
+            len(size), 256 // self.group, -1
+        )
 
     def fit(self, blocks):
         size, _ = self.split(blocks)
@@ -182,7 +213,9 @@ class Book:
         one = torch.ones(1, device=size.device)
         full = table.max() * self.unit(one, torch.tensor([self.sub_scales - 1], device=size.device))
         best_total = torch.full_like(size[:, :1], float("inf"))
-        best_d, best_sub = torch.zeros_like(best_total), torch.zeros_like(groups[..., 0], dtype=torch.long)
+        best_d, best_sub = torch.zeros_like(best_total), torch.zeros_like(
+            groups[..., 0], dtype=torch.long
+        )
         for factor in self.factors:
             d = half(size.abs().amax(-1, keepdim=True) * factor / full)
             least = torch.full_like(groups[..., 0], float("inf"))
@@ -199,8 +232,13 @@ class Book:
             best_total = torch.minimum(total, best_total)
         # With the codes fixed, the best d is a quotient.
         unit = self.unit(torch.ones_like(best_d), best_sub)
-        level = (table[self.match(size, best_d * unit)].view_as(groups) * unit[..., None]).view_as(size)
-        refined = half((level * size).sum(-1, keepdim=True) / level.square().sum(-1, keepdim=True).clamp_min(1e-20))
+        level = (table[self.match(size, best_d * unit)].view_as(groups) * unit[..., None]).view_as(
+            size
+        )
+        refined = half(
+            (level * size).sum(-1, keepdim=True)
+            / level.square().sum(-1, keepdim=True).clamp_min(1e-20)
+        )
         return torch.where(refined > 0, refined, best_d), best_sub
 
     def encode(self, blocks, scales):
@@ -209,7 +247,9 @@ class Book:
 
     def decode(self, codes, scales):
         index, negative = codes
-        value = self.unit(*scales)[..., None] * self.table(index.device)[index].view(*index.shape[:2], self.group)
+        value = self.unit(*scales)[..., None] * self.table(index.device)[index].view(
+            *index.shape[:2], self.group
+        )
         value = value.view(len(index), 256)
         return torch.where(negative, -value, value)
 
@@ -227,8 +267,14 @@ class Book:
             shifted, high = index >> 11, index >> 8 & 7
             nibble = (high | shifted << 3).view(n, 16, 2)
             scale = d.view(n, 2).numpy().view(numpy.uint16).astype(numpy.int64)
-            words = bits(sub.view(n, 4, 4), (3, 3, 3, 3)).cpu() | torch.from_numpy(scale >> numpy.array([0, 4, 8, 12]) & 15) << 12
-            return torch.cat((low, as_bytes(bits(nibble, (4, 4)), numpy.uint8), as_bytes(words, numpy.uint16)), dim=1)
+            words = (
+                bits(sub.view(n, 4, 4), (3, 3, 3, 3)).cpu()
+                | torch.from_numpy(scale >> numpy.array([0, 4, 8, 12]) & 15) << 12
+            )
+            return torch.cat(
+                (low, as_bytes(bits(nibble, (4, 4)), numpy.uint8), as_bytes(words, numpy.uint16)),
+                dim=1,
+            )
         nibbles = as_bytes(bits(sub.view(n, -1, 2), (4, 4)), numpy.uint8)
         if self.name == "IQ3_S":
             high = as_bytes(bits((index >> 8).view(n, 8, 8), (1,) * 8), numpy.uint8)
@@ -239,8 +285,14 @@ class Book:
 
 FORMATS = {
     "Q8_0": OneScale(32, list(range(-127, 128)), (1 / 127,)),
-    "Q2_0": OneScale(64, [-1, 0, 1, 2], [sign * f for f in (0.4, 0.5, 0.6, 0.75, 0.9) for sign in (1, -1)]),
-    "IQ4_NL": OneScale(32, list(gguf.quants.IQ4_NL.kvalues), [s / 118 for f in (0.85, 0.93, 1.0, 1.08) for s in (f, -f)]),
+    "Q2_0": OneScale(
+        64, [-1, 0, 1, 2], [sign * f for f in (0.4, 0.5, 0.6, 0.75, 0.9) for sign in (1, -1)]
+    ),
+    "IQ4_NL": OneScale(
+        32,
+        list(gguf.quants.IQ4_NL.kvalues),
+        [s / 118 for f in (0.85, 0.93, 1.0, 1.08) for s in (f, -f)],
+    ),
     "Q4_K": Q4K(),
     "IQ3_S": Book("IQ3_S", 32, 16, (0.7, 0.8, 0.9, 1.0, 1.1), "all"),
     "IQ3_XXS": Book("IQ3_XXS", 32, 16, (0.6, 0.7, 0.8, 0.9, 1.0), "even"),
@@ -248,12 +300,24 @@ FORMATS = {
     "IQ1_M": Book("IQ1_M", 16, 8, (0.35, 0.45, 0.55, 0.65, 0.8), "shift"),
 }
 # Name -> id, values and bytes per block in a GGUF file.
-TYPES = {"F32": (0, 1, 4), "Q8_0": (8, 32, 34), "Q4_K": (12, 256, 144), "IQ3_XXS": (18, 256, 98), "IQ4_NL": (20, 32, 18),
-         "IQ3_S": (21, 256, 110), "IQ2_S": (22, 256, 82), "IQ1_M": (29, 256, 56), "Q2_0": (42, 64, 18)}
+TYPES = {
+    "F32": (0, 1, 4),
+    "Q8_0": (8, 32, 34),
+    "Q4_K": (12, 256, 144),
+    "IQ3_XXS": (18, 256, 98),
+    "IQ4_NL": (20, 32, 18),
+    "IQ3_S": (21, 256, 110),
+    "IQ2_S": (22, 256, 82),
+    "IQ1_M": (29, 256, 56),
+    "Q2_0": (42, 64, 18),
+}
 
 
 def unpack(data, name):
-    """Decodes packed blocks (uint8 array) by the `gguf` package; Q2_0, which it lacks, by its definition."""
+    """
+    Decodes packed blocks (uint8 array) by the `gguf` package; Q2_0, which it lacks, by its
+    definition.
+    """
     if name == "Q2_0":
         blocks = data.reshape(-1, 18)
         d = blocks[:, :2].copy().view(numpy.float16).astype(numpy.float32)
@@ -261,4 +325,6 @@ def unpack(data, name):
         return (d * (codes.reshape(-1, 64).astype(numpy.float32) - 1)).ravel()
     if name == "F32":
         return data.view(numpy.float32).ravel()
-    return gguf.quants.dequantize(data.reshape(-1, TYPES[name][2]), gguf.GGMLQuantizationType[name]).ravel()
+    return gguf.quants.dequantize(
+        data.reshape(-1, TYPES[name][2]), gguf.GGMLQuantizationType[name]
+    ).ravel()

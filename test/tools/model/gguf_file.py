@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Writes and reads the one kind of GGUF file that the bundled model needs. (The `gguf` package refuses tensor types that it lacks.)"""
+"""
+Writes and reads the one kind of GGUF file that the bundled model needs. (The `gguf` package refuses
+tensor types that it lacks.)
+"""
+
 import struct
 
 import numpy
@@ -7,7 +11,19 @@ import numpy
 from formats import TYPES
 
 ALIGNMENT = 32
-SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
+SCALARS = {
+    0: "<B",
+    1: "<b",
+    2: "<H",
+    3: "<h",
+    4: "<I",
+    5: "<i",
+    6: "<f",
+    7: "<?",
+    10: "<Q",
+    11: "<q",
+    12: "<d",
+}
 U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 
 
@@ -21,7 +37,9 @@ def _value(kind, value):
         return _string(value)
     if kind == ARRAY:
         element, values = value
-        return struct.pack("<IQ", element, len(values)) + b"".join(_value(element, v) for v in values)
+        return struct.pack("<IQ", element, len(values)) + b"".join(
+            _value(element, v) for v in values
+        )
     return struct.pack(SCALARS[kind], value)
 
 
@@ -30,13 +48,21 @@ def _padding(size):
 
 
 def write(path, keys, tensors):
-    """keys: (name, kind, value), an array's value being (kind of element, list). tensors: (name, shape rows first, type, bytes)."""
+    """
+    keys: (name, kind, value), an array's value being (kind of element, list). tensors: (name, shape
+    rows first, type, bytes).
+    """
     head = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(keys))]
     for name, kind, value in keys:
         head += [_string(name), struct.pack("<I", kind), _value(kind, value)]
     offset = 0
     for name, shape, type_, data in tensors:
-        head += [_string(name), struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), TYPES[type_][0], offset)]
+        head += [
+            _string(name),
+            struct.pack(
+                f"<I{len(shape)}QIQ", len(shape), *reversed(shape), TYPES[type_][0], offset
+            ),
+        ]
         offset += len(data) + len(_padding(len(data)))
     head = b"".join(head)
     with open(path, "wb") as out:
@@ -46,7 +72,9 @@ def write(path, keys, tensors):
 
 
 def read(path):
-    """Returns keys as a dictionary, and tensors as name -> (shape rows first, type, uint8 array)."""
+    """
+    Returns keys as a dictionary, and tensors as name -> (shape rows first, type, uint8 array).
+    """
     data = open(path, "rb").read()
     at = 0
 
@@ -60,7 +88,7 @@ def read(path):
         nonlocal at
         length = take("<Q")
         at += length
-        return data[at - length:at].decode("utf-8")
+        return data[at - length : at].decode("utf-8")
 
     def value(kind):
         if kind == STRING:

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The bundled model's forward pass for training: a `qwen3moe` network over a dictionary of tensors with their GGUF names.
+"""The bundled model's forward pass for training: a `qwen3moe` network over a dictionary of
+tensors with their GGUF names.
 
-Every expert is computed for every token and the unselected ones are multiplied by zero. At this size that is faster than grouping.
+Every expert is computed for every token and the unselected ones are multiplied by zero. At this
+size that is faster than grouping.
 """
+
 import math
 
 import torch
@@ -19,10 +22,19 @@ def shapes():
     out = {"token_embd.weight": (VOCABULARY, D)}
     for layer in range(LAYERS):
         block = {
-            "attn_norm": (D,), "attn_q": (HEADS * HEAD, D), "attn_k": (KV_HEADS * HEAD, D), "attn_v": (KV_HEADS * HEAD, D),
-            "attn_output": (D, HEADS * HEAD), "attn_q_norm": (HEAD,), "attn_k_norm": (HEAD,), "ffn_norm": (D,),
-            "ffn_gate_inp": (EXPERTS, D), "ffn_gate_exps": (EXPERTS, FF, D), "ffn_up_exps": (EXPERTS, FF, D),
-            "ffn_down_exps": (EXPERTS, D, FF)}
+            "attn_norm": (D,),
+            "attn_q": (HEADS * HEAD, D),
+            "attn_k": (KV_HEADS * HEAD, D),
+            "attn_v": (KV_HEADS * HEAD, D),
+            "attn_output": (D, HEADS * HEAD),
+            "attn_q_norm": (HEAD,),
+            "attn_k_norm": (HEAD,),
+            "ffn_norm": (D,),
+            "ffn_gate_inp": (EXPERTS, D),
+            "ffn_gate_exps": (EXPERTS, FF, D),
+            "ffn_up_exps": (EXPERTS, FF, D),
+            "ffn_down_exps": (EXPERTS, D, FF),
+        }
         out.update({f"blk.{layer}.{name}.weight": shape for name, shape in block.items()})
     out["output_norm.weight"] = (D,)
     out["output.weight"] = (VOCABULARY, D)
@@ -64,6 +76,7 @@ def norm(x, weight):
 
 def attention(weights, layer, x, tables):
     """x: batch, position, D, already normalised."""
+
     def project(name, heads):
         y = F.linear(x, weights[f"blk.{layer}.attn_{name}.weight"].to(x.dtype))
         return y.view(*x.shape[:2], heads, HEAD).transpose(1, 2)
@@ -72,12 +85,19 @@ def attention(weights, layer, x, tables):
     q = rotate(norm(q.float(), weights[f"blk.{layer}.attn_q_norm.weight"]), *tables).to(v.dtype)
     k = rotate(norm(k.float(), weights[f"blk.{layer}.attn_k_norm.weight"]), *tables).to(v.dtype)
     k, v = (t.repeat_interleave(HEADS // KV_HEADS, dim=1) for t in (k, v))
-    y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(*x.shape[:2], HEADS * HEAD)
+    y = (
+        F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        .transpose(1, 2)
+        .reshape(*x.shape[:2], HEADS * HEAD)
+    )
     return F.linear(y, weights[f"blk.{layer}.attn_output.weight"].to(x.dtype))
 
 
 def mixture(weights, layer, x, dtype):
-    """x: tokens, D in float32, already normalised. Returns the sum of the selected experts, and probabilities and choice per token."""
+    """
+    x: tokens, D in float32, already normalised. Returns the sum of the selected experts, and
+    probabilities and choice per token.
+    """
     probability = F.softmax(F.linear(x, weights[f"blk.{layer}.ffn_gate_inp.weight"]), dim=-1)
     top, chosen = probability.topk(USED, dim=-1)
     share = torch.zeros_like(probability).scatter(-1, chosen, top / top.sum(-1, keepdim=True))
@@ -85,12 +105,20 @@ def mixture(weights, layer, x, dtype):
     gate = F.linear(x, weights[f"blk.{layer}.ffn_gate_exps.weight"].to(dtype).view(EXPERTS * FF, D))
     up = F.linear(x, weights[f"blk.{layer}.ffn_up_exps.weight"].to(dtype).view(EXPERTS * FF, D))
     hidden = (F.silu(gate) * up).view(-1, EXPERTS, FF) * share.to(dtype)[:, :, None]
-    down = weights[f"blk.{layer}.ffn_down_exps.weight"].to(dtype).permute(1, 0, 2).reshape(D, EXPERTS * FF)
+    down = (
+        weights[f"blk.{layer}.ffn_down_exps.weight"]
+        .to(dtype)
+        .permute(1, 0, 2)
+        .reshape(D, EXPERTS * FF)
+    )
     return F.linear(hidden.view(-1, EXPERTS * FF), down), probability, chosen
 
 
 def forward(weights, tokens, dtype=torch.float32, dropout=0.0):
-    """Logits (batch, position, VOCABULARY), and per layer the mean probability and the share of the selections of each expert."""
+    """
+    Logits (batch, position, VOCABULARY), and per layer the mean probability and the share of the
+    selections of each expert.
+    """
     batch, length = tokens.shape
     tables = rope_tables(length, tokens.device)
     x = F.dropout(F.embedding(tokens, weights["token_embd.weight"]), dropout, dropout > 0)
@@ -108,8 +136,11 @@ def forward(weights, tokens, dtype=torch.float32, dropout=0.0):
 
 
 def busiest_quarter(selections):
-    """Mean over layers of the share of the selections that the busiest quarter of the experts takes. selections: layers, EXPERTS."""
-    return selections.sort(dim=-1, descending=True).values[:, :EXPERTS // 4].sum(-1).mean().item()
+    """
+    Mean over layers of the share of the selections that the busiest quarter of the experts takes.
+    selections: layers, EXPERTS.
+    """
+    return selections.sort(dim=-1, descending=True).values[:, : EXPERTS // 4].sum(-1).mean().item()
 
 
 def byte_count(path):
@@ -119,13 +150,20 @@ def byte_count(path):
 
 @torch.no_grad()
 def bits_per_byte(weights, ids, text_bytes, length=2048, batch=8, dtype=torch.float32):
-    """Held-out loss over windows of `length`, which do not overlap, and the selections per layer and expert."""
+    """
+    Held-out loss over windows of `length`, which do not overlap, and the selections per layer and
+    expert.
+    """
     usable = (len(ids) - 1) // length * length
-    inputs, targets = ids[:usable].view(-1, length), ids[1:usable + 1].view(-1, length)
+    inputs, targets = ids[:usable].view(-1, length), ids[1 : usable + 1].view(-1, length)
     nats, selections = 0.0, 0.0
     for at in range(0, len(inputs), batch):
-        logits, routing = forward(weights, inputs[at:at + batch], dtype)
-        nats += F.cross_entropy(logits.flatten(0, 1), targets[at:at + batch].flatten(), reduction="sum").item()
-        selections = selections + torch.stack([s for _, s in routing]) * len(inputs[at:at + batch])
+        logits, routing = forward(weights, inputs[at : at + batch], dtype)
+        nats += F.cross_entropy(
+            logits.flatten(0, 1), targets[at : at + batch].flatten(), reduction="sum"
+        ).item()
+        selections = selections + torch.stack([s for _, s in routing]) * len(
+            inputs[at : at + batch]
+        )
     bits = nats / math.log(2) / usable
     return bits * len(ids) / text_bytes, selections / len(inputs)

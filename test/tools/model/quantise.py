@@ -4,11 +4,13 @@
 
     python3 quantise.py --data DIR --float FLOAT.npz --out MODEL.gguf [--steps N]
 
-Needs: pip install torch numpy gguf; a GPU with 60 GiB. Each step rounds the weights to their formats and passes gradients
-straight through the rounding. The loss is mostly the divergence from the float model. Scales are found anew every REFIT steps until
-the last quarter, which trains with the scales that the file will hold. The blocks are then decoded by another implementation, and
-must give the trained weights bit for bit.
+Needs: pip install torch numpy gguf; a GPU with 60 GiB. Each step rounds the weights to their
+formats and passes gradients straight through the rounding. The loss is mostly the divergence from
+the float model. Scales are found anew every REFIT steps until the last quarter, which trains with
+the scales that the file will hold. The blocks are then decoded by another implementation, and must
+give the trained weights bit for bit.
 """
+
 import argparse
 import json
 import pathlib
@@ -61,7 +63,11 @@ class Rounding:
         """Rounded weights whose gradients reach the unrounded ones."""
         out = {}
         for name, weight in self.weights.items():
-            out[name] = weight if format_of(name) == "F32" else weight + (self.rounded(name)[0] - weight).detach()
+            out[name] = (
+                weight
+                if format_of(name) == "F32"
+                else weight + (self.rounded(name)[0] - weight).detach()
+            )
         return out
 
     def tensors(self):
@@ -93,7 +99,11 @@ def keys(tokenizer_path):
         ("general.architecture", STRING, "qwen3moe"),
         ("general.type", STRING, "model"),
         ("general.name", STRING, "Strata Chapters 6x16"),
-        ("general.description", STRING, "Trained on the King James Version and Jane Austen's novels, for tests and examples"),
+        (
+            "general.description",
+            STRING,
+            "Trained on the King James Version and Jane Austen's novels, for tests and examples",
+        ),
         ("general.license", STRING, "mit"),
         ("general.languages", ARRAY, (STRING, ["en"])),
         ("general.quantization_version", U32, 2),
@@ -123,15 +133,21 @@ def keys(tokenizer_path):
 
 
 def main():
-    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     args.add_argument("--data", type=pathlib.Path, required=True)
     args.add_argument("--float", type=pathlib.Path, required=True)
     args.add_argument("--out", type=pathlib.Path, required=True)
     args.add_argument("--steps", type=int, default=824)
-    args.add_argument("--seconds", type=float, default=1e9, help="shorten the run to about this long")
+    args.add_argument(
+        "--seconds", type=float, default=1e9, help="shorten the run to about this long"
+    )
     args.add_argument("--dropout", type=float, default=0.1)
     args.add_argument("--rate", type=float, default=1e-3)
-    args.add_argument("--routing", type=float, default=0.05, help="weight of the loss that shapes the routing")
+    args.add_argument(
+        "--routing", type=float, default=0.05, help="weight of the loss that shapes the routing"
+    )
     args.add_argument("--tokens", type=int, default=32768, help="per step")
     args = args.parse_args()
 
@@ -139,7 +155,9 @@ def main():
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     torch.manual_seed(4)
     generator = torch.Generator().manual_seed(5)
-    train, valid, test = (load_ids(args.data / f"{name}.bin", device) for name in ("train", "valid", "test"))
+    train, valid, test = (
+        load_ids(args.data / f"{name}.bin", device) for name in ("train", "valid", "test")
+    )
     sizes = {name: model.byte_count(args.data / f"{name}.txt") for name in ("valid", "test")}
     teacher = load(args.float, device)
     weights = {name: w.clone().requires_grad_() for name, w in teacher.items()}
@@ -150,8 +168,13 @@ def main():
             rounding.fit()
         if done >= report:
             with torch.no_grad():
-                held_out, _ = model.bits_per_byte(rounding.apply(), valid, sizes["valid"], dtype=dtype)
-            print(f"step {step}, {time.time() - start:.0f} s: held out {held_out:.4f} bits per byte", flush=True)
+                held_out, _ = model.bits_per_byte(
+                    rounding.apply(), valid, sizes["valid"], dtype=dtype
+                )
+            print(
+                f"step {step}, {time.time() - start:.0f} s: held out {held_out:.4f} bits per byte",
+                flush=True,
+            )
             report += 0.125
         set_rate(adam, args.rate, done)
         inputs, targets = random_windows(train, max(1, args.tokens // 2048), 2048, generator)
@@ -159,7 +182,9 @@ def main():
             wish = F.log_softmax(model.forward(teacher, inputs, dtype)[0], dim=-1).flatten(0, 1)
         logits, routing = model.forward(rounding.apply(), inputs, dtype, args.dropout)
         logits = logits.flatten(0, 1)
-        divergence = F.kl_div(F.log_softmax(logits, dim=-1), wish, log_target=True, reduction="batchmean")
+        divergence = F.kl_div(
+            F.log_softmax(logits, dim=-1), wish, log_target=True, reduction="batchmean"
+        )
         loss = 0.8 * divergence + 0.2 * F.cross_entropy(logits, targets.flatten())
         (loss + args.routing * routing_loss(routing, wanted)).backward()
         torch.nn.utils.clip_grad_norm_(list(weights.values()), 1.0)
@@ -169,12 +194,17 @@ def main():
         done = max(step / args.steps, (time.time() - start) / args.seconds)
     tensors, decoded = rounding.tensors()
     gguf_file.write(args.out, keys(args.data / "tokenizer.json"), tensors)
-    print(f"{args.out}: {args.out.stat().st_size} bytes after {step} steps, {time.time() - start:.0f} s")
+    print(
+        f"{args.out}: {args.out.stat().st_size} bytes after {step} steps, {time.time() - start:.0f} s"
+    )
     for name, ids in (("valid", valid), ("test", test)):
         for label, w in (("float32", teacher), ("quantised", decoded)):
             held_out, selections = model.bits_per_byte(w, ids, sizes[name])
-            print(f"{name} {label}: {held_out:.4f} bits per byte, busiest quarter {model.busiest_quarter(selections):.3f},"
-                  f" least used {selections.min().item():.4f}")
+            print(
+                f"{name} {label}: {held_out:.4f} bits per byte, "
+                f"busiest quarter {model.busiest_quarter(selections):.3f},"
+                f" least used {selections.min().item():.4f}"
+            )
 
 
 if __name__ == "__main__":

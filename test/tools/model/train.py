@@ -4,13 +4,16 @@
 
     python3 train.py --data DIR --out FLOAT.npz [--steps N] [--dropout P] [--resume FLOAT.npz]
 
-Needs: pip install torch numpy; a GPU with 40 GiB, for some minutes. On a CPU it runs, for debugging (--tokens 4096).
+Needs: pip install torch numpy; a GPU with 40 GiB, for some minutes. On a CPU it runs, for debugging
+(--tokens 4096).
 
 Attention sees 2,048 tokens for most of the run and 4,096 for the last fifth.
 
-The routing is shaped, not balanced: in each layer a loss pulls the shares of the selections towards a geometric row, whose largest
-four of sixteen make up 61 %. A cache of experts has something to find, and no expert starves.
+The routing is shaped, not balanced: in each layer a loss pulls the shares of the selections towards
+a geometric row, whose largest four of sixteen make up 61 %. A cache of experts has something to
+find, and no expert starves.
 """
+
 import argparse
 import math
 import pathlib
@@ -44,8 +47,14 @@ def wanted_shares(device):
 
 
 def routing_loss(routing, wanted):
-    """1 when every layer's selections have the wanted shares; the gradient lowers the probability of what is chosen too often."""
-    return sum((selections / wanted[layer] * probability).sum() for layer, (probability, selections) in enumerate(routing)) / len(routing)
+    """
+    1 when every layer's selections have the wanted shares; the gradient lowers the probability of
+    what is chosen too often.
+    """
+    return sum(
+        (selections / wanted[layer] * probability).sum()
+        for layer, (probability, selections) in enumerate(routing)
+    ) / len(routing)
 
 
 def optimiser(weights, decay):
@@ -56,31 +65,47 @@ def optimiser(weights, decay):
 
 
 def set_rate(optimiser_, peak, done, warm_up=0.03):
-    rate = peak * (done / warm_up if done < warm_up else 0.5 * (1 + math.cos(math.pi * (done - warm_up) / (1 - warm_up))))
+    rate = peak * (
+        done / warm_up
+        if done < warm_up
+        else 0.5 * (1 + math.cos(math.pi * (done - warm_up) / (1 - warm_up)))
+    )
     for group in optimiser_.param_groups:
         group["lr"] = rate
 
 
 def save(weights, path):
-    """As half precision: the copy that everything later calls the float model is this one, read back into float32."""
+    """
+    As half precision: the copy that everything later calls the float model is this one, read back
+    into float32.
+    """
     numpy.savez(path, **{name: w.detach().half().cpu().numpy() for name, w in weights.items()})
 
 
 def load(path, device):
-    return {name: torch.from_numpy(w.astype(numpy.float32)).to(device) for name, w in numpy.load(path).items()}
+    return {
+        name: torch.from_numpy(w.astype(numpy.float32)).to(device)
+        for name, w in numpy.load(path).items()
+    }
 
 
 def main():
-    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     args.add_argument("--data", type=pathlib.Path, required=True)
     args.add_argument("--out", type=pathlib.Path, required=True)
     args.add_argument("--resume", type=pathlib.Path, help="start from this model")
     args.add_argument("--steps", type=int, default=1400)
-    args.add_argument("--seconds", type=float, default=1e9, help="shorten the run to about this long")
+    args.add_argument(
+        "--seconds", type=float, default=1e9, help="shorten the run to about this long"
+    )
     args.add_argument("--dropout", type=float, default=0.3)
     args.add_argument("--rate", type=float, default=3e-3)
     args.add_argument("--decay", type=float, default=0.3)
-    args.add_argument("--routing", type=float, default=0.02, help="weight of the loss that shapes the routing")
+    args.add_argument(
+        "--routing", type=float, default=0.02, help="weight of the loss that shapes the routing"
+    )
     args.add_argument("--tokens", type=int, default=32768, help="per step")
     args = args.parse_args()
 
@@ -110,9 +135,12 @@ def main():
         if done >= report or step == 20:
             report += 0.1 if done >= report else 0
             held_out, selections = model.bits_per_byte(weights, valid, valid_bytes, dtype=dtype)
-            print(f"{args.out.name}: step {step}, {time.time() - start:.0f} s: loss {loss.item():.3f},"
-                  f" held out {held_out:.4f} bits per byte, busiest quarter {model.busiest_quarter(selections):.2f},"
-                  f" least used {selections.min().item():.4f}", flush=True)
+            print(
+                f"{args.out.name}: step {step}, {time.time() - start:.0f} s: loss {loss.item():.3f},"
+                f" held out {held_out:.4f} bits per byte, busiest quarter {model.busiest_quarter(selections):.2f},"
+                f" least used {selections.min().item():.4f}",
+                flush=True,
+            )
     save(weights, args.out)
     print(f"{held_out:.4f} {args.out}")
 

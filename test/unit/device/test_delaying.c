@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Litmus tests of the delaying device: with the right waits every schedule gives the right result; each
- * wait that is left out gives a wrong one, every time, under the schedule that it is there for.
+ * Litmus tests of the delaying device: with the right waits every schedule gives the right result;
+ * each wait that is left out gives a wrong one, every time, under the schedule that it is there
+ * for.
  */
 #include <setjmp.h>
 #include <stdarg.h>
