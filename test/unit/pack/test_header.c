@@ -23,6 +23,14 @@ static void empty_and_short_files(void **state)
     expect_refused(image, header + 100, STRATA_ERR_FORMAT, "beyond the end of the file");
     free(image);
     gguf_free(builder);
+    builder = gguf_new(); /* one value short of whole */
+    gguf_add(builder, "first", 0, 64, 0, 0);
+    gguf_add(builder, "last", 0, 64, 0, 0);
+    image = gguf_image(builder, &bytes, &header);
+    expect_refused(image, header + 511, STRATA_ERR_FORMAT,
+                   "tensor last: 256 bytes at offset 256 of 511 bytes");
+    free(image);
+    gguf_free(builder);
 }
 
 static void wrong_magic_and_versions(void **state)
@@ -94,6 +102,7 @@ static void bad_keys(void **state)
         {"a\x7f", 2, "is no text"},
         {"\xc3", 1, "is no text"},
         {"\xc0\x80", 2, "is no text"},
+        {"\xc1\xa1", 2, "is no text"}, /* an a of two bytes */
         {"\xed\xa0\x80", 3, "is no text"},
         {"\xf5\x80\x80\x80", 4, "is no text"},
         {"general.name", 12, "key general.name appears twice"},
@@ -256,6 +265,12 @@ static void sizes_that_overflow(void **state)
         gguf_tensor *tensor = gguf_add(builder, "vast", 0, 32, 1, 1);
         memcpy(tensor->shape, shapes[i], sizeof shapes[i]);
         expect_file_refused(builder, STRATA_ERR_FORMAT, "overflows");
+        if (shapes[i][0] == UINT64_C(1) << 62)
+            continue;
+        builder = gguf_model("qwen3moe"); /* also when its bytes are not known */
+        tensor = gguf_add(builder, "vast", 200, 32, 1, 1);
+        memcpy(tensor->shape, shapes[i], sizeof shapes[i]);
+        expect_file_refused(builder, STRATA_ERR_FORMAT, "the number of its values overflows");
     }
 }
 
@@ -375,6 +390,56 @@ static void names_of_the_file(void **state)
     expect_model_refused(builder, STRATA_ERR_UNSUPPORTED, "architecture \"rwkv\" is not known");
 }
 
+typedef struct largest {
+    uint64_t bytes;
+} largest;
+
+static void *note_alloc(void *user_data, uint64_t bytes, uint64_t alignment)
+{
+    largest *most = user_data;
+    most->bytes = bytes > most->bytes ? bytes : most->bytes;
+    return aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
+}
+
+static void note_free(void *user_data, void *pointer, uint64_t bytes)
+{
+    (void)user_data;
+    (void)bytes;
+    free(pointer);
+}
+
+/* Files that claim much and hold little get little memory. */
+static void memory_in_proportion(void **state)
+{
+    static const uint64_t claims[] = {1 << 20, 1 << 24, 1 << 30, INT64_MAX};
+    (void)state;
+    for (size_t i = 0; i < 3 * (sizeof claims / sizeof claims[0]); i++) {
+        uint64_t claim = claims[i / 3], bytes;
+        gguf_builder *builder = gguf_new();
+        largest most = {0};
+        strata_context_options options = {.struct_size = sizeof options,
+                                          .alloc_fn = note_alloc,
+                                          .free_fn = note_free,
+                                          .alloc_user_data = &most};
+        strata_context *context = NULL;
+        strata__pack *pack = NULL;
+        uint8_t payload[12] = {8};
+        uint8_t *image;
+        memcpy(payload + 4, &claim, sizeof claim);
+        if (i % 3 == 0)
+            gguf_raw(builder, "many", 9, payload, sizeof payload);
+        builder->entry_surplus = i % 3 == 1 ? claim : 0;
+        builder->tensor_surplus = i % 3 == 2 ? claim : 0;
+        image = gguf_image(builder, &bytes, NULL);
+        assert_int_equal(strata__context_create(&options, &context), STRATA_OK);
+        assert_int_equal(strata__pack_open_memory(context, image, bytes, &pack), STRATA_ERR_FORMAT);
+        assert_true(most.bytes <= 32768);
+        strata__context_release(context);
+        free(image);
+        gguf_free(builder);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -398,6 +463,7 @@ int main(void)
         cmocka_unit_test(gaps_and_order_are_free),
         cmocka_unit_test(unknown_types),
         cmocka_unit_test(names_of_the_file),
+        cmocka_unit_test(memory_in_proportion),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

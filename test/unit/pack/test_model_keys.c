@@ -218,6 +218,16 @@ static void groups(void **state)
     expect_model_refused(builder, STRATA_ERR_FORMAT, "1 groups of 2 experts are fewer than the 3");
 }
 
+static void groups_that_do_not_divide(void **state)
+{
+    gguf_builder *builder = gguf_model("bailingmoe2");
+    (void)state;
+    gguf_u32(builder, "bailingmoe2.expert_count", 7);
+    gguf_u32(builder, "bailingmoe2.expert_group_count", 3);
+    gguf_u32(builder, "bailingmoe2.expert_group_used_count", 1);
+    expect_model_refused(builder, STRATA_ERR_FORMAT, "do not divide 7 experts");
+}
+
 static void per_layer_arrays(void **state)
 {
     uint32_t heads[3] = {2, 3, 2};
@@ -244,9 +254,13 @@ static void per_layer_arrays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers), cmocka_unit_test(floats),
-        cmocka_unit_test(types),    cmocka_unit_test(rope_scaling),
-        cmocka_unit_test(groups),   cmocka_unit_test(per_layer_arrays),
+        cmocka_unit_test(integers),
+        cmocka_unit_test(floats),
+        cmocka_unit_test(types),
+        cmocka_unit_test(rope_scaling),
+        cmocka_unit_test(groups),
+        cmocka_unit_test(groups_that_do_not_divide),
+        cmocka_unit_test(per_layer_arrays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,6 +84,18 @@ static void misshapen_tensors(void **state)
     }
 }
 
+static void a_fourth_dimension(void **state)
+{
+    gguf_builder *builder = gguf_model("qwen3moe");
+    gguf_tensor *tensor = gguf_add(builder, "blk.0.ffn_up_exps.weight", 0, 64, 32, 4);
+    (void)state;
+    tensor->dimensions = 4;
+    tensor->shape[3] = 2;
+    tensor->bytes *= 2;
+    expect_model_refused(builder, STRATA_ERR_FORMAT,
+                         "expected shape [64, 32, 4], found [64, 32, 4, 2]");
+}
+
 /* A bias that the graph has no place for would be left out without a word. */
 static void tensors_without_a_place(void **state)
 {
@@ -190,6 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(missing_tensors),
         cmocka_unit_test(misshapen_tensors),
+        cmocka_unit_test(a_fourth_dimension),
         cmocka_unit_test(tensors_without_a_place),
         cmocka_unit_test(known_types_that_are_not_decoded),
         cmocka_unit_test(one_norm_without_the_other),
