@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The feed-forward part of one layer: experts with their router and shared experts, or dense. */
+#include <stddef.h>
 
 #include "base/error.h"
 #include "pack/architecture.h"
@@ -75,7 +76,13 @@ static strata_status load_fused(strata__model *model, strata__layer *layer)
     strata__projection_want want = {"ffn_gate_up_exps", model->geometry->width, 2 * width, experts,
                                     STRATA__REQUIRED,   STRATA__NEVER};
     strata__projection whole;
-    strata_status status = strata__model_projection(model, (int32_t)model->layer, &want, &whole);
+    strata_status status;
+    if (model->architecture->expert_bias == STRATA__REQUIRED)
+        return strata__fail(STRATA_ERR_UNSUPPORTED,
+                            "tensor blk.%" PRIu32 ".ffn_gate_up_exps.weight: fused experts are not "
+                            "run with biases, which %s has",
+                            model->layer, model->architecture->name);
+    status = strata__model_projection(model, (int32_t)model->layer, &want, &whole);
     if (status != STRATA_OK)
         return status;
     strata__projection_rows(&whole, experts, 0, width, &layer->expert_gate);
@@ -83,14 +90,21 @@ static strata_status load_fused(strata__model *model, strata__layer *layer)
     return STRATA_OK;
 }
 
+/* Some writers know only one of the two keys; without either the architecture's own is missing. */
 static strata_status read_expert_width(const strata__model *model, strata__layer *layer)
 {
-    strata__key key = {model->architecture->expert_width, 1, MAX_FFN_WIDTH, false};
-    strata__key other = {"feed_forward_length", 1, MAX_FFN_WIDTH, true};
-    strata_status status =
-        strata__model_uint(model, &key, (int32_t)model->layer, &layer->expert_width);
-    if (status == STRATA_OK && layer->expert_width == 0)
-        status = strata__model_uint(model, &other, (int32_t)model->layer, &layer->expert_width);
+    const char *own = model->architecture->expert_width;
+    const strata__key keys[] = {
+        {own, 1, MAX_FFN_WIDTH, false},
+        {"expert_feed_forward_length", 1, MAX_FFN_WIDTH, false},
+        {"feed_forward_length", 1, MAX_FFN_WIDTH, false},
+        {own, 1, MAX_FFN_WIDTH, true},
+    };
+    strata_status status = STRATA_OK;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (status == STRATA_OK && layer->expert_width == 0)
+            status =
+                strata__model_uint(model, &keys[i], (int32_t)model->layer, &layer->expert_width);
     return status;
 }
 

@@ -204,6 +204,23 @@ static void scalar_or_array_of_any_integer(void **state)
     close_model(&model);
 }
 
+/* Each of the two keys does for the other. */
+static void widths_under_either_key(void **state)
+{
+    static const char *const names[] = {"olmoe", "qwen3moe"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        gguf_builder *builder = gguf_model(names[i]);
+        char key[64];
+        opened model;
+        snprintf(key, sizeof key, "%s.%sfeed_forward_length", names[i], i ? "expert_" : "");
+        gguf_remove(builder, key);
+        model = open_model(builder);
+        assert_int_equal(model.layers[0].expert_width, 32);
+        close_model(&model);
+    }
+}
+
 /* Heads and expert widths that differ by layer. */
 static void layers_that_differ(void **state)
 {
@@ -377,6 +394,7 @@ int main(void)
         cmocka_unit_test(fused_experts),
         cmocka_unit_test(formats_by_layer),
         cmocka_unit_test(scalar_or_array_of_any_integer),
+        cmocka_unit_test(widths_under_either_key),
         cmocka_unit_test(layers_that_differ),
         cmocka_unit_test(trailing_prediction_blocks_are_not_run),
         cmocka_unit_test(router_keys),

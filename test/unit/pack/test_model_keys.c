@@ -74,8 +74,6 @@ static const struct {
      "expert_feed_forward_length: expected 1"},
     {"qwen3moe", "qwen3moe.expert_feed_forward_length", 64, STRATA_ERR_FORMAT,
      "tensor blk.0.ffn_gate_exps.weight: expected shape [64, 64, 4], found [64, 32, 4, 1]"},
-    {"olmoe", "olmoe.feed_forward_length", absent, STRATA_ERR_FORMAT,
-     "key olmoe.feed_forward_length is missing"},
     {"qwen2moe", "qwen2moe.expert_shared_feed_forward_length", 0, STRATA_ERR_FORMAT,
      "expert_shared_feed_forward_length is missing"},
     {"hunyuan-moe", "hunyuan-moe.expert_shared_feed_forward_length", 64, STRATA_ERR_FORMAT,
@@ -228,6 +226,15 @@ static void groups_that_do_not_divide(void **state)
     expect_model_refused(builder, STRATA_ERR_FORMAT, "do not divide 7 experts");
 }
 
+static void no_width_of_experts(void **state)
+{
+    gguf_builder *builder = gguf_model("olmoe");
+    (void)state;
+    gguf_remove(builder, "olmoe.feed_forward_length");
+    gguf_remove(builder, "olmoe.expert_feed_forward_length");
+    expect_model_refused(builder, STRATA_ERR_FORMAT, "key olmoe.feed_forward_length is missing");
+}
+
 static void per_layer_arrays(void **state)
 {
     uint32_t heads[3] = {2, 3, 2};
@@ -260,6 +267,7 @@ int main(void)
         cmocka_unit_test(rope_scaling),
         cmocka_unit_test(groups),
         cmocka_unit_test(groups_that_do_not_divide),
+        cmocka_unit_test(no_width_of_experts),
         cmocka_unit_test(per_layer_arrays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

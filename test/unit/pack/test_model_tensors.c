@@ -163,6 +163,15 @@ static void one_tensor_per_expert(void **state)
     expect_model_refused(builder, STRATA_ERR_UNSUPPORTED, "one tensor per expert");
 }
 
+static void fused_experts_with_biases(void **state)
+{
+    gguf_builder *builder = gguf_model("gpt-oss");
+    (void)state;
+    gguf_add(builder, "blk.1.ffn_gate_up_exps.weight", 0, 64, 64, 4);
+    expect_model_refused(builder, STRATA_ERR_UNSUPPORTED,
+                         "blk.1.ffn_gate_up_exps.weight: fused experts are not run with biases");
+}
+
 static void bad_frequency_factors(void **state)
 {
     static const float bad[] = {0, -1, INFINITY};
@@ -207,6 +216,7 @@ int main(void)
         cmocka_unit_test(known_types_that_are_not_decoded),
         cmocka_unit_test(one_norm_without_the_other),
         cmocka_unit_test(one_tensor_per_expert),
+        cmocka_unit_test(fused_experts_with_biases),
         cmocka_unit_test(bad_frequency_factors),
         cmocka_unit_test(unaligned_rows),
     };
