@@ -57,7 +57,7 @@ static void store_q8_0(const strata__cpu_kernels *cpu, strata__kv_row row, uint3
         float inverse = scale > 0 ? 1.0f / scale : 0;
         for (int i = 0; i < GROUP; i++) {
             float code = rintf(in[i] * inverse);
-            code = code > 127 ? 127 : code < -127 ? -127 : code;
+            code = code >= -127 ? (code <= 127 ? code : 127) : -127; /* NaN becomes -127 */
             row.values[g * GROUP + (uint32_t)i] = (uint8_t)(int8_t)code;
         }
     }
