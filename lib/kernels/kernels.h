@@ -44,9 +44,9 @@ typedef struct strata__weight {
 } strata__weight;
 
 /*
- * Scratch for decoded weights; at least decode_bytes_per_value * 128 * K (see strata__kernels). The CPU
- * keeps packed activation rows in it instead: 128 of them serve a dense product as well as more do;
- * expert products gain a little from several experts' rows at once.
+ * Scratch for decoded weights; at least decode_bytes_per_value * 128 * K (see strata__kernels). The
+ * CPU keeps packed activation rows in it instead: 128 of them serve a dense product as well as more
+ * do; expert products gain a little from several experts' rows at once.
  */
 typedef struct strata__scratch {
     void *data;
@@ -70,8 +70,8 @@ typedef enum strata__kv_format {
 /*
  * One layer's KV cache. Page p of K starts at k + p * page_bytes and holds, for each KV head,
  * page_tokens rows of head_size values: float32, half, or for q8_0 all int8 codes of the head's
- * rows followed by all half scales (one per 32 values): scale = half(largest magnitude / 127), code =
- * value / scale rounded to nearest even, within 127. V alike.
+ * rows followed by all half scales (one per 32 values): scale = half(largest magnitude / 127),
+ * code = value / scale rounded to nearest even, within 127. V alike.
  */
 typedef struct strata__kv_view {
     void *k;
