@@ -6,6 +6,17 @@
 
 #include "base/error.h"
 
+void strata__device_hold(strata__device *device)
+{
+    atomic_fetch_add_explicit(&device->extra_holders, 1, memory_order_relaxed);
+}
+
+void strata__device_release(strata__device *device)
+{
+    if (device && atomic_fetch_sub_explicit(&device->extra_holders, 1, memory_order_acq_rel) == 0)
+        device->ops->destroy(device);
+}
+
 strata_status strata__device_count(strata_context *context, uint32_t *out_count)
 {
     (void)context;

@@ -10,6 +10,7 @@
 #ifndef STRATA_DEVICE_DEVICE_H
 #define STRATA_DEVICE_DEVICE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -96,8 +97,13 @@ enum { STRATA__DEVICE_SAVED_BYTES = 16 };
 struct strata__device {
     const strata__device_ops *ops;
     strata__device_facts facts;
-    strata_context *context; /* retained */
+    strata_context *context;   /* retained */
+    atomic_uint extra_holders; /* beside the one who opened it */
 };
+
+/* One more holder, and one less: the last one destroys the device. */
+void strata__device_hold(strata__device *device);
+void strata__device_release(strata__device *device); /* NULL is legal */
 
 /* Accelerators present; 0 without driver or in builds without CUDA. The CPU is not counted. */
 strata_status strata__device_count(strata_context *context, uint32_t *out_count);

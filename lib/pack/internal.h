@@ -75,6 +75,7 @@ struct strata_pack {
     strata__vocabulary vocabulary;
     strata__geometry geometry;
     const strata__layer *layers;
+    strata__pack_shared shared;
     strata_status model_status;
     char model_text[512];
 };

@@ -16,6 +16,7 @@ static strata_status create(strata_context *context, const char *path, strata__p
         return strata__fail_memory(sizeof *pack, "the pack");
     pack->context = strata__context_retain(context);
     atomic_init(&pack->references, 1);
+    pthread_mutex_init(&pack->shared.lock, NULL);
     pack->pool.allocator = &context->allocator;
     pack->shards.item_bytes = sizeof(strata__shard);
     pack->values.item_bytes = sizeof(strata__value);
@@ -183,8 +184,14 @@ void strata__pack_release(strata__pack *pack)
     strata__list_release(&pack->values, &context->allocator);
     strata__list_release(&pack->tensors, &context->allocator);
     strata__pool_release(&pack->pool);
+    pthread_mutex_destroy(&pack->shared.lock);
     strata__free(&context->allocator, pack, sizeof *pack);
     strata__context_release(context);
+}
+
+strata__pack_shared *strata__pack_shared_of(strata__pack *pack)
+{
+    return &pack->shared;
 }
 
 strata_context *strata__pack_context(const strata__pack *pack)

@@ -6,6 +6,7 @@
 #ifndef STRATA_PACK_PACK_H
 #define STRATA_PACK_PACK_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -119,6 +120,14 @@ strata_status strata__pack_open_memory(strata_context *context, const void *data
                                        strata__pack **out);
 strata__pack *strata__pack_retain(strata__pack *pack);
 void strata__pack_release(strata__pack *pack);
+
+/* What lib/session keeps for all sessions of a pack; the lock guards it. */
+typedef struct strata__pack_shared {
+    pthread_mutex_t lock;
+    void *host_tier;
+} strata__pack_shared;
+
+strata__pack_shared *strata__pack_shared_of(strata__pack *pack);
 
 strata_context *strata__pack_context(const strata__pack *pack);
 const char *strata__pack_path(const strata__pack *pack); /* "" for memory */

@@ -18,8 +18,8 @@ static strata_expert_blob pack_blob(const strata_session *session, uint32_t laye
     return (strata_expert_blob){at[GATE], at[UP], at[DOWN]};
 }
 
-static strata_status ask(const strata_session *session, uint32_t layer, uint32_t expert,
-                         strata_expert_blob *out)
+strata_status strata__experts_ask(const strata_session *session, uint32_t layer, uint32_t expert,
+                                  strata_expert_blob *out)
 {
     const strata__experts *experts = &session->experts;
     strata_status status;
@@ -72,30 +72,64 @@ static strata_status copy_layer(strata_session *session, uint32_t layer)
     for (uint32_t e = 0; e < experts && status == STRATA_OK; ++e) {
         strata_expert_blob blob = pack_blob(session, layer, e);
         if (session->experts.expert_fn)
-            status = ask(session, layer, e, &blob);
+            status = strata__experts_ask(session, layer, e, &blob);
         if (status == STRATA_OK)
             status = copy_to_slot(session, layer, e, &blob);
     }
     return status;
 }
 
-strata_status strata__experts_init(strata_session *session, strata_expert_fn expert_fn,
-                                   void *user_data)
+/* Page-locked memory that is left beside the host region. */
+static uint64_t lockable_bytes(const strata__layout *layout)
+{
+    uint64_t budget = layout->request.host_budget_bytes;
+    if (!budget)
+        return UINT64_MAX;
+    return budget > layout->host_bytes ? budget - layout->host_bytes : 0;
+}
+
+static strata_status init_streamed(strata_session *session, const uint64_t *uses)
+{
+    const strata__device_ops *ops = session->device->ops;
+    strata__tier_options tier = {.geometry = session->geometry, .layers = session->layers};
+    strata_status status = strata__cache_init(&session->cache, session, uses);
+    session->experts.source = STRATA__SOURCE_STREAMED;
+    if (status == STRATA_OK)
+        status = ops->stream_create(session->device, &session->copies);
+    if (status != STRATA_OK || session->experts.expert_fn)
+        return status;
+    tier.uses = uses;
+    tier.places = session->cache.places;
+    tier.limit_bytes = lockable_bytes(session->layout);
+    return strata__tier_acquire(session->pack, session->device, &tier, &session->tier);
+}
+
+strata_status strata__experts_init(strata_session *session, const strata_session_options *options)
 {
     strata__experts *experts = &session->experts;
     strata_status status = STRATA_OK;
     experts->count = session->geometry->experts;
-    experts->expert_fn = expert_fn;
-    experts->user_data = user_data;
+    experts->expert_fn = options->expert_fn;
+    experts->user_data = options->expert_user_data;
     if (session->device->facts.host_addressable) {
-        experts->source = expert_fn ? STRATA__SOURCE_CALLBACK : STRATA__SOURCE_IN_PLACE;
+        experts->source = experts->expert_fn ? STRATA__SOURCE_CALLBACK : STRATA__SOURCE_IN_PLACE;
         return STRATA_OK;
     }
+    if (session->layout->ring_bytes)
+        return init_streamed(session, NULL);
     experts->source = STRATA__SOURCE_RESIDENT;
     for (uint32_t l = 0; l < session->geometry->layers && status == STRATA_OK; ++l)
         if (session->layers[l].ffn == STRATA__FFN_EXPERTS)
             status = copy_layer(session, l);
     return status;
+}
+
+void strata__experts_finish(strata_session *session)
+{
+    strata__tier_release(session->pack, session->tier);
+    if (session->copies)
+        session->device->ops->stream_destroy(session->device, session->copies);
+    strata__cache_finish(&session->cache);
 }
 
 static strata_expert_blob fixed_blob(const strata_session *session, uint32_t layer, uint32_t expert)
@@ -108,6 +142,18 @@ static strata_expert_blob fixed_blob(const strata_session *session, uint32_t lay
     return (strata_expert_blob){slot, slot + place->up_offset, slot + place->down_offset};
 }
 
+/* All pointers, from the first half of the host's. */
+static strata_status upload_tables(strata_prefill *prefill)
+{
+    const strata_session *session = prefill->session;
+    const strata__layout_buffer *device =
+        strata__layout_find_work(&session->layout->prompt, STRATA__BUFFER_POINTERS);
+    return session->device->ops->copy(
+        session->device, session->stream, prefill->memory.base + device->offset,
+        strata__host_buffer(session, prefill->host.base, STRATA__BUFFER_HOST_POINTERS),
+        device->bytes);
+}
+
 strata_status strata__experts_prepare(strata_prefill *prefill)
 {
     strata_session *session = prefill->session;
@@ -118,6 +164,8 @@ strata_status strata__experts_prepare(strata_prefill *prefill)
     uint32_t experts = session->geometry->experts;
     if (!device || session->experts.source == STRATA__SOURCE_CALLBACK)
         return STRATA_OK;
+    if (session->experts.source == STRATA__SOURCE_STREAMED)
+        return strata__feed_init(&prefill->feed, prefill);
     for (uint32_t l = 0; l < session->geometry->layers; ++l) {
         if (session->layers[l].ffn != STRATA__FFN_EXPERTS)
             continue;
@@ -129,10 +177,18 @@ strata_status strata__experts_prepare(strata_prefill *prefill)
         }
         table += PROJECTIONS * experts;
     }
-    return session->device->ops->copy(
-        session->device, session->stream, prefill->memory.base + device->offset,
-        strata__host_buffer(session, prefill->host.base, STRATA__BUFFER_HOST_POINTERS),
-        device->bytes);
+    return upload_tables(prefill);
+}
+
+strata_status strata__experts_begin(strata_prefill *prefill, uint64_t chunks)
+{
+    const strata_session *session = prefill->session;
+    const void **table =
+        strata__host_buffer(session, prefill->host.base, STRATA__BUFFER_HOST_POINTERS);
+    if (session->experts.source != STRATA__SOURCE_STREAMED ||
+        !strata__feed_begin(&prefill->feed, chunks, table))
+        return STRATA_OK;
+    return upload_tables(prefill);
 }
 
 /* Where the pointers of the step's layer are, on the device and on the host. */
@@ -168,6 +224,8 @@ strata_status strata__experts_acquire(strata__step *step, uint32_t first, uint32
     uint32_t experts = session->experts.count;
     const void **host = NULL;
     strata_status status = find_tables(step, &step->pointers, &host);
+    if (status == STRATA_OK && step->feed)
+        return strata__feed_acquire(step->feed, first, last);
     if (status != STRATA_OK || session->experts.source != STRATA__SOURCE_CALLBACK)
         return status;
     if (first < step->acquired_experts)
@@ -177,7 +235,7 @@ strata_status strata__experts_acquire(strata__step *step, uint32_t first, uint32
     for (uint32_t e = first; e <= last; ++e) {
         strata_expert_blob blob = {0};
         if (step->host_offsets[e + 1] > step->host_offsets[e]) {
-            status = ask(session, step->launch.layer, e, &blob);
+            status = strata__experts_ask(session, step->launch.layer, e, &blob);
             if (status != STRATA_OK)
                 return status;
         }

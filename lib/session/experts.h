@@ -6,10 +6,12 @@
  *   in place   the device addresses host memory: pointers into the pack, set once
  *   callback   the same device, and the caller gives the blobs: asked for before each launch
  *   resident   the device has memory of its own: copies in the session region, set once
+ *   streamed   the same, and not all fit: the feed brings them, through ring and cache
  */
 #ifndef STRATA_SESSION_EXPERTS_H
 #define STRATA_SESSION_EXPERTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <strata/prefill.h>
@@ -23,22 +25,31 @@ struct strata__step;
 typedef enum strata__expert_source {
     STRATA__SOURCE_IN_PLACE,
     STRATA__SOURCE_CALLBACK,
-    STRATA__SOURCE_RESIDENT
+    STRATA__SOURCE_RESIDENT,
+    STRATA__SOURCE_STREAMED
 } strata__expert_source;
 
 typedef struct strata__experts {
     uint32_t source; /* strata__expert_source */
     uint32_t count;  /* experts of a layer */
+    bool locked;     /* the caller's memory is page-locked */
     strata_expert_fn expert_fn;
     void *user_data;
 } strata__experts;
 
-/* Chooses the source, and copies the experts that the plan keeps on the device. */
-strata_status strata__experts_init(strata_session *session, strata_expert_fn expert_fn,
-                                   void *user_data);
+/* Chooses the source, and copies the experts when the plan keeps all of them on the device. */
+strata_status strata__experts_init(strata_session *session, const strata_session_options *options);
+void strata__experts_finish(strata_session *session); /* streams idle; also half built */
 
 /* Fills a prefill's pointer tables as far as they never change. */
 strata_status strata__experts_prepare(strata_prefill *prefill);
+
+/* A prompt of `chunks` chunks begins. */
+strata_status strata__experts_begin(strata_prefill *prefill, uint64_t chunks);
+
+/* Asks the caller for an expert. */
+strata_status strata__experts_ask(const strata_session *session, uint32_t layer, uint32_t expert,
+                                  strata_expert_blob *out);
 
 /* Before a launch: the routed experts first to last of the step's layer have their pointers. */
 strata_status strata__experts_acquire(struct strata__step *step, uint32_t first, uint32_t last);

@@ -169,7 +169,9 @@ static strata_status run_tile(tile *t, uint32_t *attention_tile)
         uint32_t rows = t->rows - first < most ? t->rows - first : most;
         status = attend(t, (*attention_tile)++, first, rows);
     }
-    return status == STRATA_OK ? add_output(t) : status;
+    if (status == STRATA_OK)
+        status = add_output(t);
+    return status == STRATA_OK ? strata__step_advance(t->step) : status;
 }
 
 strata_status strata__step_attention(strata__step *step)

@@ -29,13 +29,12 @@ static strata__expert_range next_range(const strata__step *step, uint32_t first_
                                        uint32_t first_expert)
 {
     const uint32_t *offsets = step->host_offsets;
-    uint32_t group = step->session->layout->layers[step->launch.layer].group_experts;
     uint32_t limit = step->session->geometry->experts;
     strata__expert_range range = {0};
     while (offsets[first_expert + 1] <= first_row)
         ++first_expert;
-    if (group && (first_expert / group + 1) * group < limit)
-        limit = (first_expert / group + 1) * group;
+    if (step->feed)
+        limit = strata__feed_limit(step->feed, first_expert);
     range.first_row = first_row;
     range.rows = offsets[limit] - first_row;
     if (range.rows > step->work->expert_tile)
@@ -147,9 +146,21 @@ static strata_status run(launch *l)
         status = down(l);
     if (status == STRATA_OK)
         status = combine(l);
+    if (status == STRATA_OK)
+        status = strata__step_advance(l->step);
     strata__counter_add(&counters->expert_launches, 1);
     strata__counter_add(&counters->expert_rows, l->range.rows);
     return status;
+}
+
+/* Experts whose last row has been launched are done with. */
+static strata_status release(const launch *l)
+{
+    const strata__expert_range *r = &l->range;
+    bool is_last_done = r->host_offsets[r->last_expert + 1] == r->first_row + r->rows;
+    if (!l->step->feed)
+        return STRATA_OK;
+    return strata__feed_release(l->step->feed, r->last_expert + is_last_done);
 }
 
 strata_status strata__step_experts(strata__step *step)
@@ -165,6 +176,10 @@ strata_status strata__step_experts(strata__step *step)
     for (uint32_t row = 0; row < total && status == STRATA_OK; row += l.range.rows) {
         l.range = next_range(step, row, l.range.last_expert);
         status = run(&l);
+        if (status == STRATA_OK)
+            status = release(&l);
     }
+    if (status == STRATA_OK && step->feed)
+        status = strata__feed_release(step->feed, session->geometry->experts);
     return status;
 }

@@ -202,19 +202,21 @@ static strata_status route_tile(strata__step *step, uint32_t first, uint32_t row
 }
 
 /* The host needs the counts: for exact launches, and to know which experts are routed. */
-static strata_status wait_for_offsets(const strata_session *session, const uint32_t *flag,
-                                      uint32_t value)
+static strata_status wait_for_offsets(strata__step *step)
 {
-    const strata__device_ops *ops = session->device->ops;
-    strata_status status = ops->event_record(session->device, session->routed, session->stream);
+    strata_session *session = step->session;
+    const uint32_t *flag = step->host_offsets + session->geometry->experts + 1;
+    strata_status status = STRATA_OK;
     bool done = false;
     while (status == STRATA_OK) {
         for (int i = 0; i < FLAG_POLLS; ++i)
-            if (__atomic_load_n(flag, __ATOMIC_ACQUIRE) == value)
+            if (__atomic_load_n(flag, __ATOMIC_ACQUIRE) == *step->flag_value)
                 return STRATA_OK;
         if (done)
             return strata__fail(STRATA_ERR_INTERNAL, "grouping has run and its counts are missing");
-        status = ops->event_query(session->device, session->routed, &done);
+        status = session->device->ops->event_query(session->device, session->routed, &done);
+        if (status == STRATA_OK)
+            status = strata__step_advance(step);
     }
     return status;
 }
@@ -243,10 +245,11 @@ static strata_status group(strata__step *step)
     args.top_k = top_k;
     args.experts = experts;
     args.flag_value = ++*step->flag_value;
+    step->host_offsets = args.host_offsets;
     status = session->kernels->ops->group(session->kernels, session->stream->native, &args);
     if (status == STRATA_OK)
-        status = wait_for_offsets(session, args.host_flag, args.flag_value);
-    step->host_offsets = args.host_offsets;
+        status =
+            session->device->ops->event_record(session->device, session->routed, session->stream);
     return status;
 }
 
@@ -256,8 +259,11 @@ static strata_status for_tiles(strata__step *step, tile_fn fn)
 {
     uint32_t most = step->work->dense_tile;
     strata_status status = STRATA_OK;
-    for (uint32_t first = 0; first < step->rows && status == STRATA_OK; first += most)
+    for (uint32_t first = 0; first < step->rows && status == STRATA_OK; first += most) {
         status = fn(step, first, step->rows - first < most ? step->rows - first : most);
+        if (status == STRATA_OK)
+            status = strata__step_advance(step);
+    }
     return status;
 }
 
@@ -272,5 +278,9 @@ strata_status strata__step_ffn(strata__step *step)
         status = group(step);
     if (status == STRATA_OK && layer->shared_width)
         status = for_tiles(step, shared_tile);
+    if (status == STRATA_OK)
+        status = wait_for_offsets(step);
+    if (status == STRATA_OK && step->feed)
+        strata__feed_routed(step->feed, step->launch.layer, step->host_offsets);
     return status == STRATA_OK ? strata__step_experts(step) : status;
 }

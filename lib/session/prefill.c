@@ -65,6 +65,7 @@ static void release_memory(strata_prefill *prefill)
 {
     strata_session *session = prefill->session;
     const strata__allocator *allocator = &session->context->allocator;
+    strata__feed_finish(&prefill->feed);
     strata__region_free(&prefill->memory, session->device);
     strata__region_free(&prefill->host, session->device);
     if (prefill->tile_segment)

@@ -131,6 +131,31 @@ static strata_status run_layers(const prompt *p, strata__step *step, uint64_t do
     return status;
 }
 
+/* Chunk i of n takes the tokens from total * i / n on, so that no two differ by more than one. */
+static uint64_t chunk_start(const prompt *p, uint64_t index)
+{
+    uint64_t total = p->request->token_count, whole = total / p->chunk_count;
+    uint64_t rest = total % p->chunk_count;
+    return index * whole + (index < rest ? index : rest);
+}
+
+static bool is_fetched(const strata_session *session, uint64_t rows)
+{
+    const strata__layout_work *work = &session->layout->prompt;
+    uint32_t band = strata__layout_band_of(work, rows);
+    return band < work->band_count && work->bands[band].fetch;
+}
+
+static void begin_feed(const prompt *p, uint64_t index, uint64_t rows)
+{
+    const strata_session *session = p->prefill->session;
+    uint64_t next = 0;
+    if (index + 1 < p->chunk_count)
+        next = chunk_start(p, index + 2) - chunk_start(p, index + 1);
+    strata__feed_chunk(&p->prefill->feed, index, is_fetched(session, rows),
+                       next && is_fetched(session, next));
+}
+
 static strata_status run_chunk(const prompt *p, uint64_t index, uint64_t first, uint64_t end)
 {
     strata_prefill *prefill = p->prefill;
@@ -151,8 +176,12 @@ static strata_status run_chunk(const prompt *p, uint64_t index, uint64_t first, 
     step.flag_value = &prefill->flag_value;
     step.parts = &part;
     step.part_count = 1;
+    if (session->experts.source == STRATA__SOURCE_STREAMED)
+        step.feed = &prefill->feed;
     step.rows = part.rows;
     step.chunk = index;
+    if (step.feed)
+        begin_feed(p, index, part.rows);
     status = strata__kv_reserve(&session->kv, p->sequence, p->start + end);
     if (status == STRATA_OK)
         status = run_layers(p, &step, first);
@@ -163,18 +192,10 @@ static strata_status run_chunk(const prompt *p, uint64_t index, uint64_t first, 
     return status;
 }
 
-/* Chunk i of n takes the tokens from total * i / n on, so that no two differ by more than one. */
-static uint64_t chunk_start(const prompt *p, uint64_t index)
-{
-    uint64_t total = p->request->token_count, whole = total / p->chunk_count;
-    uint64_t rest = total % p->chunk_count;
-    return index * whole + (index < rest ? index : rest);
-}
-
 static strata_status run_chunks(const prompt *p)
 {
     strata_session *session = p->prefill->session;
-    strata_status status = STRATA_OK;
+    strata_status status = strata__experts_begin(p->prefill, p->chunk_count);
     for (uint64_t i = 0; i < p->chunk_count && status == STRATA_OK; ++i) {
         uint64_t end = chunk_start(p, i + 1);
         status = run_chunk(p, i, chunk_start(p, i), end);
@@ -196,9 +217,22 @@ static void drain(strata_session *session, strata_status status)
         (void)strata__fail(status, "%s", text);
 }
 
+/* Copies that were enqueued are waited for, so that their sources and targets are free again. */
+static void finish_feed(const prompt *p)
+{
+    strata_session *session = p->prefill->session;
+    strata_status kernels, copies;
+    if (session->experts.source != STRATA__SOURCE_STREAMED)
+        return;
+    kernels = session->device->ops->stream_synchronize(session->device, session->stream);
+    copies = session->device->ops->stream_synchronize(session->device, session->copies);
+    strata__feed_end(&p->prefill->feed, kernels == STRATA_OK && copies == STRATA_OK);
+}
+
 static void finish(const prompt *p, strata_status status, uint64_t begin_ns)
 {
     strata_session *session = p->prefill->session;
+    finish_feed(p);
     if (status != STRATA_OK) {
         /* Nothing of the failed chunk may be in flight when its pages are given away. */
         drain(session, status);

@@ -127,7 +127,7 @@ static strata_status build(strata_session *session, const strata_session_options
     if (status == STRATA_OK)
         status = place_weights(session);
     if (status == STRATA_OK)
-        status = strata__experts_init(session, options->expert_fn, options->expert_user_data);
+        status = strata__experts_init(session, options);
     if (status != STRATA_OK)
         return status;
     layout = session->layout;
@@ -155,6 +155,7 @@ static void destroy(strata_session *session)
     bool entered = device->ops->enter(device, &saved) == STRATA_OK;
     if (session->stream)
         (void)device->ops->stream_synchronize(device, session->stream);
+    strata__experts_finish(session);
     if (session->kernels)
         session->kernels->ops->destroy(session->kernels);
     strata__region_free(&session->memory, device);
@@ -164,7 +165,7 @@ static void destroy(strata_session *session)
         device->ops->stream_destroy(device, session->stream);
     if (entered)
         device->ops->leave(device, &saved);
-    device->ops->destroy(device);
+    strata__device_release(device);
     strata__kv_finish(&session->kv);
     strata__weights_finish(&session->weights);
     strata__plan_release(session->plan);
@@ -181,7 +182,7 @@ strata_status strata__session_create_on(strata__device *device, strata__pack *pa
     strata__saved_device saved;
     strata_status status;
     if (!session) {
-        device->ops->destroy(device);
+        strata__device_release(device);
         return strata__fail_memory(sizeof *session, "a session");
     }
     atomic_init(&session->references, 1);

@@ -12,7 +12,10 @@
 #include "kernels/kernels.h"
 #include "layout/layout.h"
 #include "pack/pack.h"
+#include "session/cache.h"
 #include "session/experts.h"
+#include "session/feed.h"
+#include "session/host_tier.h"
 #include "session/kv.h"
 #include "session/region.h"
 #include "session/session.h"
@@ -28,6 +31,13 @@ typedef struct strata__counters {
     _Atomic uint64_t device_bytes;
     _Atomic uint64_t host_bytes;
     _Atomic uint64_t device_runtime_bytes;
+    _Atomic uint64_t blob_sent_bytes;    /* of experts: enqueued on the link */
+    _Atomic uint64_t blob_hit_bytes;     /* routed, and on the device already */
+    _Atomic uint64_t blob_dropped_bytes; /* absent, not routed, and not sent */
+    _Atomic uint64_t blob_vain_bytes;    /* sent through the ring and not routed */
+    _Atomic uint64_t blob_filled_bytes;  /* sent to the cache and not routed */
+    _Atomic uint64_t link_bytes;         /* whose time on the link is known, and that time */
+    _Atomic uint64_t link_ns;
 } strata__counters;
 
 struct strata_session {
@@ -45,10 +55,13 @@ struct strata_session {
     strata__device *device;
     strata__kernels *kernels;
     strata__stream *stream;
-    strata__event *routed; /* the grouping of a layer's rows has run */
-    strata__region memory; /* the session region */
+    strata__stream *copies; /* of blobs; NULL: none is streamed */
+    strata__event *routed;  /* the grouping of a layer's rows has run */
+    strata__region memory;  /* the session region */
     strata__weights weights;
     strata__experts experts;
+    strata__cache cache;     /* zeros unless experts are streamed */
+    strata__host_tier *tier; /* NULL: none is streamed, or the caller gives the experts */
     strata__kv kv;
     strata__counters counters;
 };
@@ -57,6 +70,7 @@ struct strata_prefill {
     strata_session *session; /* retained */
     strata__region memory;   /* the prompt region */
     strata__region host;     /* page-locked */
+    strata__feed feed;       /* zeros unless experts are streamed */
     uint32_t *tile_segment;  /* scratch of strata__step_begin() */
     uint32_t tile_capacity;
     uint32_t flag_value; /* of the last grouping */

@@ -212,6 +212,11 @@ void strata__step_layer(strata__step *step, uint32_t layer)
         step->expert_layer += session->layers[i].ffn == STRATA__FFN_EXPERTS;
 }
 
+strata_status strata__step_advance(strata__step *step)
+{
+    return step->feed ? strata__feed_advance(step->feed) : STRATA_OK;
+}
+
 strata_status strata__step_embed(strata__step *step)
 {
     const strata_session *session = step->session;

@@ -28,6 +28,7 @@ typedef struct strata__step {
     uint32_t *tile_segment; /* [tiles + 1] first segment of each dense tile, then attention tile */
     uint32_t tile_capacity;
     uint32_t *flag_value; /* of the last grouping */
+    strata__feed *feed;   /* NULL: no experts are streamed */
     const strata__step_part *parts;
     uint32_t part_count;
     uint32_t rows;  /* of all parts */
@@ -57,6 +58,9 @@ void strata__step_layer(strata__step *step, uint32_t layer);
 
 strata_status strata__step_embed(strata__step *step);
 strata_status strata__step_attention(strata__step *step);
+/* Between any two launches: blobs that may be sent by now are. */
+strata_status strata__step_advance(strata__step *step);
+
 strata_status strata__step_ffn(strata__step *step);
 strata_status strata__step_experts(strata__step *step);
 

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 
@@ -13,6 +14,29 @@ typedef struct placer {
     uint32_t index;                       /* of the next tensor */
     strata_status status;
 } placer;
+
+/*
+ * Pages that a tensor shares with experts may be page-locked while the rest of it is not. Drivers refuse
+ * copies from both kinds at once, so the first and the last page are copied on their own.
+ */
+static strata_status copy_by_pages(const strata__weights_target *to, uint8_t *target,
+                                   const uint8_t *host, uint64_t bytes)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    strata_status status = STRATA_OK;
+    while (bytes && status == STRATA_OK) {
+        uint64_t begin = (uintptr_t)host % page, part = page - begin;
+        if (!begin && bytes > page)
+            part = bytes / page * page;
+        if (part > bytes)
+            part = bytes;
+        status = to->device->ops->copy(to->device, to->stream, target, host, part);
+        target += part;
+        host += part;
+        bytes -= part;
+    }
+    return status;
+}
 
 static const void *copy_to_target(placer *p, const void *host, uint64_t bytes)
 {
@@ -26,7 +50,7 @@ static const void *copy_to_target(placer *p, const void *host, uint64_t bytes)
         return NULL;
     }
     at = to->base + to->offsets[p->index];
-    p->status = to->device->ops->copy(to->device, to->stream, at, host, bytes);
+    p->status = copy_by_pages(to, at, host, bytes);
     return at;
 }
 

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which experts have a place on the device, where it is, and whether the expert is there. Every layer
+ * has as many places as the plan says; a profile says whose they are, else the first experts'. Places
+ * are filled by the first prompt that needs the expert, on its way past.
+ *
+ * Also how often each expert was used, which is what a profile is.
+ */
+#ifndef STRATA_SESSION_CACHE_H
+#define STRATA_SESSION_CACHE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <strata/session.h>
+
+#include "base/alloc.h"
+
+typedef enum strata__blob_state {
+    STRATA__BLOB_ABSENT,
+    STRATA__BLOB_COPYING, /* enqueued on the copy stream; kernels have to wait */
+    STRATA__BLOB_PRESENT  /* whatever is enqueued for kernels from here on finds it */
+} strata__blob_state;
+
+typedef struct strata__cache {
+    const strata__allocator *allocator;
+    uint8_t **places; /* [layers][experts] NULL: none */
+    uint8_t *states;  /* [layers][experts] strata__blob_state */
+    uint64_t *uses;   /* [layers][experts] rows that it multiplied */
+    uint64_t count;   /* layers times experts */
+    uint32_t experts;
+    uint32_t layers;
+    uint64_t generation; /* changes with any place */
+} strata__cache;
+
+/* `uses` (or NULL) is a profile of the pack, whose hottest experts get the places. */
+strata_status strata__cache_init(strata__cache *cache, const strata_session *session,
+                                 const uint64_t *uses);
+void strata__cache_finish(strata__cache *cache); /* also half built, or zeros */
+
+static inline uint64_t strata__cache_index(const strata__cache *cache, uint32_t layer,
+                                           uint32_t expert)
+{
+    return (uint64_t)layer * cache->experts + expert;
+}
+
+/* Forgets what is on the device. Nothing may be in flight. */
+void strata__cache_empty(strata__cache *cache);
+
+#endif

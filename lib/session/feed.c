@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/feed.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "session/feed_table.h"
+#include "session/state.h"
+
+/* Slots of the ring for pieces whose blobs all go to the cache. */
+enum { CACHE_SLOTS = 64 };
+
+static const uint64_t least_window_bytes = 8u << 20;
+
+/* Pieces that can have bytes of the ring at a time, and those that have none. */
+static uint32_t ring_slots(const strata_session *session, uint64_t ring_bytes)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t l = 0; l < session->geometry->layers; ++l) {
+        uint64_t slot = session->layout->layers[l].slot_bytes;
+        if (session->layers[l].ffn == STRATA__FFN_EXPERTS && slot < least)
+            least = slot;
+    }
+    return (uint32_t)(ring_bytes / least) + CACHE_SLOTS;
+}
+
+static strata_status make_arrays(strata__feed *feed)
+{
+    const strata_session *session = feed->session;
+    const strata__allocator *allocator = &session->context->allocator;
+    uint64_t layers = session->geometry->layers;
+    feed->piece_capacity = strata__feed_table_capacity(session);
+    feed->list.capacity = strata__feed_list_capacity(session);
+    feed->pieces = strata__calloc(allocator, feed->piece_capacity, sizeof *feed->pieces);
+    feed->first_piece = strata__calloc(allocator, layers + 1, sizeof *feed->first_piece);
+    feed->sent = strata__calloc(allocator, session->cache.count, sizeof *feed->sent);
+    feed->list.copies = strata__calloc(allocator, feed->list.capacity, sizeof *feed->list.copies);
+    if (!feed->pieces || !feed->first_piece || !feed->sent || !feed->list.copies)
+        return strata__fail_memory(feed->piece_capacity * sizeof *feed->pieces,
+                                   "the pieces of streamed experts");
+    return STRATA_OK;
+}
+
+strata_status strata__feed_init(strata__feed *feed, strata_prefill *prefill)
+{
+    strata_session *session = prefill->session;
+    const strata__layout *layout = session->layout;
+    const strata__layout_buffer *ring =
+        strata__layout_find_work(&layout->prompt, STRATA__BUFFER_RING);
+    const strata__layout_buffer *staging =
+        strata__layout_find_host(layout, STRATA__BUFFER_HOST_STAGING);
+    strata_status status;
+    memset(feed, 0, sizeof *feed);
+    if (!ring)
+        return strata__fail(STRATA_ERR_INTERNAL, "the plan streams experts and has no ring");
+    feed->session = session;
+    feed->ring_base = prefill->memory.base + ring->offset;
+    feed->window_bytes = 3 * layout->group_bytes;
+    if (feed->window_bytes < least_window_bytes)
+        feed->window_bytes = least_window_bytes;
+    status = make_arrays(feed);
+    if (status == STRATA_OK)
+        status = strata__ring_init(&feed->ring, session->device, session->copies, session->stream,
+                                   ring->bytes, ring_slots(session, ring->bytes));
+    if (status == STRATA_OK && staging)
+        status = strata__staging_init(&feed->staging, session->device,
+                                      prefill->host.base + staging->offset, staging->bytes,
+                                      feed->list.capacity);
+    return status;
+}
+
+void strata__feed_finish(strata__feed *feed)
+{
+    const strata__allocator *allocator;
+    if (!feed->session)
+        return;
+    allocator = &feed->session->context->allocator;
+    strata__staging_finish(&feed->staging);
+    strata__ring_finish(&feed->ring);
+    strata__free(allocator, feed->pieces, feed->piece_capacity * sizeof *feed->pieces);
+    strata__free(allocator, feed->first_piece,
+                 (feed->session->geometry->layers + 1ull) * sizeof *feed->first_piece);
+    strata__free(allocator, feed->sent, feed->session->cache.count * sizeof *feed->sent);
+    strata__free(allocator, feed->list.copies, feed->list.capacity * sizeof *feed->list.copies);
+    memset(feed, 0, sizeof *feed);
+}
+
+bool strata__feed_begin(strata__feed *feed, uint64_t passes, const void **tables)
+{
+    const strata__cache *cache = &feed->session->cache;
+    bool changed = feed->generation != cache->generation;
+    if (changed) {
+        strata__feed_table_build(feed);
+        strata__feed_table_write(feed, tables);
+        feed->generation = cache->generation;
+    }
+    feed->passes = passes;
+    return changed;
+}
+
+void strata__feed_chunk(strata__feed *feed, uint64_t pass, bool fetch, bool fetch_next)
+{
+    feed->pass = pass;
+    feed->fetch = fetch;
+    feed->fetch_next = fetch_next;
+    feed->layer = 0;
+    feed->offsets = NULL;
+}
+
+static strata__feed_piece *piece_of(const strata__feed *feed, uint64_t number)
+{
+    return &feed->pieces[number % feed->piece_count];
+}
+
+/* The number of a piece of the present chunk. */
+static uint64_t number_of(const strata__feed *feed, uint32_t index)
+{
+    return feed->pass * feed->piece_count + index;
+}
+
+static uint32_t index_at(const strata__feed *feed, uint32_t expert)
+{
+    uint32_t first = feed->first_piece[feed->layer];
+    return first + expert / (feed->pieces[first].end - feed->pieces[first].first);
+}
+
+/* The routing that says what of a piece is wanted; NULL: not known yet. */
+static const uint32_t *routing_of(const strata__feed *feed, uint64_t number)
+{
+    bool is_present =
+        number / feed->piece_count == feed->pass && piece_of(feed, number)->layer == feed->layer;
+    return is_present ? feed->offsets : NULL;
+}
+
+/* What routing tells of the layer's blobs: found, sent in vain, or left out. */
+static void count_layer(strata__feed *feed, uint32_t layer, const uint32_t *offsets)
+{
+    strata_session *session = feed->session;
+    const strata__layer *l = &session->layers[layer];
+    strata__counters *c = &session->counters;
+    uint32_t experts = session->geometry->experts;
+    uint64_t at = strata__cache_index(&session->cache, layer, 0), hit = 0, vain = 0, left_out = 0;
+    uint64_t filled = 0;
+    uint64_t blob = (l->expert_gate.bytes + l->expert_up.bytes + l->expert_down.bytes) / experts;
+    for (uint32_t e = 0; e < experts; ++e, ++at) {
+        uint32_t rows = offsets[e + 1] - offsets[e];
+        session->cache.uses[at] += rows;
+        if (rows) {
+            hit += session->cache.states[at] == STRATA__BLOB_PRESENT;
+        } else if (feed->sent[at] != STRATA__SENT_NOT) {
+            vain += feed->sent[at] == STRATA__SENT_TO_RING;
+            filled += feed->sent[at] == STRATA__SENT_TO_CACHE;
+        } else {
+            left_out += session->cache.states[at] == STRATA__BLOB_ABSENT;
+        }
+    }
+    strata__counter_add(&c->blob_hit_bytes, hit * blob);
+    strata__counter_add(&c->blob_vain_bytes, vain * blob);
+    strata__counter_add(&c->blob_dropped_bytes, left_out * blob);
+    strata__counter_add(&c->blob_filled_bytes, filled * blob);
+}
+
+void strata__feed_routed(strata__feed *feed, uint32_t layer, const uint32_t *offsets)
+{
+    feed->layer = layer;
+    feed->offsets = offsets;
+    count_layer(feed, layer, offsets);
+}
+
+/* A claim that may have to wait for blobs on their way to the cache. */
+static strata_status claim(strata__feed *feed, strata__feed_piece *piece, uint64_t bytes,
+                           bool needed)
+{
+    uint64_t offset = bytes ? piece->ring_offset : 0;
+    strata_status status = strata__ring_claim(&feed->ring, offset, bytes, &piece->ring);
+    if (status != STRATA_OK || piece->ring.tenant || !needed)
+        return status;
+    status = strata__ring_make_room(&feed->ring);
+    if (status == STRATA_OK)
+        status = strata__ring_claim(&feed->ring, offset, bytes, &piece->ring);
+    if (status == STRATA_OK && !piece->ring.tenant)
+        status = strata__fail(STRATA_ERR_INTERNAL,
+                              "layer %u, experts from %u: the ring has no room for a piece",
+                              piece->layer, piece->first);
+    return status;
+}
+
+static strata_status enqueue(strata__feed *feed, const strata__feed_piece *piece,
+                             const strata__copy_list *list)
+{
+    strata__device *device = feed->session->device;
+    strata_status status = STRATA_OK;
+    for (uint64_t i = 0; i < list->count && status == STRATA_OK; ++i) {
+        const strata__blob_copy *c = &list->copies[i];
+        const void *source = c->source;
+        uint64_t stride = c->source_stride;
+        if (c->staged) {
+            source = piece->buffer->memory + c->staged_offset;
+            stride = c->row_bytes;
+        }
+        if (c->rows == 1)
+            status =
+                device->ops->copy(device, feed->session->copies, c->target, source, c->row_bytes);
+        else
+            status =
+                device->ops->copy_rows(device, feed->session->copies, c->target, c->target_stride,
+                                       source, stride, c->row_bytes, c->rows);
+    }
+    return status;
+}
+
+static bool is_in_ring(const strata__feed *feed, const strata__copy_list *list)
+{
+    for (uint64_t i = 0; i < list->count; ++i)
+        if (list->copies[i].target >= feed->ring_base &&
+            list->copies[i].target < feed->ring_base + feed->ring.bytes)
+            return true;
+    return false;
+}
+
+/* Enqueues a piece's copies. *out_sent false: its place in the ring is still to be read. */
+static strata_status send_list(strata__feed *feed, strata__feed_piece *piece,
+                               const strata__copy_list *list, bool needed, bool *out_sent)
+{
+    strata_status status = STRATA_OK;
+    if (list->count)
+        status = claim(feed, piece, is_in_ring(feed, list) ? piece->ring_bytes : 0, needed);
+    if (status != STRATA_OK || (list->count && !piece->ring.tenant))
+        return status;
+    status = enqueue(feed, piece, list);
+    if (status == STRATA_OK && piece->buffer)
+        status = strata__staging_emptying(&feed->staging, piece->buffer, feed->session->copies);
+    if (status == STRATA_OK && list->count)
+        status = strata__ring_copied(&feed->ring, &piece->ring, list->bytes);
+    if (status != STRATA_OK)
+        return status;
+    strata__feed_mark(feed, piece, STRATA__BLOB_COPYING);
+    strata__counter_add(&feed->session->counters.blob_sent_bytes, list->bytes);
+    piece->state = STRATA__FEED_SENT;
+    piece->buffer = NULL;
+    *out_sent = true;
+    return STRATA_OK;
+}
+
+static strata_status wait_for_source(strata__feed *feed, const void *source)
+{
+    strata_session *session = feed->session;
+    strata__tier_wait(session->tier, source, &session->cancel);
+    if (atomic_load_explicit(&session->cancel, memory_order_relaxed))
+        return strata__fail(STRATA_ERR_CANCELLED, "the prompt was cancelled");
+    return STRATA_OK;
+}
+
+/* Lists what a piece takes; *out_listed false: some of it is still to be page-locked. */
+static strata_status list_piece(strata__feed *feed, uint64_t number, bool needed, bool *out_listed)
+{
+    const uint32_t *offsets = routing_of(feed, number);
+    const void *pending = NULL;
+    strata_status status;
+    do {
+        status = strata__feed_list(feed, piece_of(feed, number), offsets, &feed->list, &pending);
+        if (status == STRATA_OK && pending && needed)
+            status = wait_for_source(feed, pending);
+    } while (status == STRATA_OK && pending && needed);
+    *out_listed = status == STRATA_OK && !pending;
+    return status;
+}
+
+/* Moves the list to a staging buffer, if there is one free, and has it filled. */
+static strata_status stage(strata__feed *feed, strata__feed_piece *piece, bool needed)
+{
+    strata__staging_buffer *buffer;
+    strata_status status = strata__staging_take(&feed->staging, needed, &buffer);
+    if (status != STRATA_OK || !buffer)
+        return status;
+    memcpy(buffer->list.copies, feed->list.copies, feed->list.count * sizeof *feed->list.copies);
+    buffer->list.count = feed->list.count;
+    buffer->list.bytes = feed->list.bytes;
+    buffer->list.staged_bytes = feed->list.staged_bytes;
+    piece->buffer = buffer;
+    piece->state = STRATA__FEED_STAGED;
+    strata__staging_post(&feed->staging, buffer);
+    return STRATA_OK;
+}
+
+/*
+ * Sends the next piece. Unless it is needed now, *out_sent is false when something of it is not there
+ * yet: page-locked memory, a staging buffer, or room in the ring.
+ */
+static strata_status send_next(strata__feed *feed, bool needed, bool *out_sent)
+{
+    strata__feed_piece *piece = piece_of(feed, feed->sent_pieces);
+    strata_status status = STRATA_OK;
+    bool listed = true;
+    *out_sent = false;
+    if (piece->state == STRATA__FEED_WAITING) {
+        status = list_piece(feed, feed->sent_pieces, needed, &listed);
+        if (status == STRATA_OK && listed && feed->list.staged_bytes) {
+            status = stage(feed, piece, needed);
+            listed = piece->state == STRATA__FEED_STAGED;
+        }
+    }
+    if (status != STRATA_OK || !listed)
+        return status;
+    if (piece->buffer) {
+        if (strata__staging_is_full(&feed->staging, piece->buffer, needed))
+            status = send_list(feed, piece, &piece->buffer->list, needed, out_sent);
+    } else {
+        status = send_list(feed, piece, &feed->list, needed, out_sent);
+    }
+    if (*out_sent)
+        feed->sent_pieces++;
+    else if (piece->state == STRATA__FEED_WAITING)
+        strata__feed_forget(feed, piece);
+    return status;
+}
+
+/* Whether a piece exists, and may be brought before its layer is routed. */
+static bool may_precede(const strata__feed *feed, uint64_t number)
+{
+    uint64_t pass = number / feed->piece_count;
+    if (pass >= feed->passes || number >= feed->done_pieces + feed->piece_count)
+        return false;
+    return routing_of(feed, number) || !(pass == feed->pass ? feed->fetch : feed->fetch_next);
+}
+
+static bool may_send(const strata__feed *feed)
+{
+    return may_precede(feed, feed->sent_pieces) &&
+           (routing_of(feed, feed->sent_pieces) ||
+            feed->ring.outstanding_bytes < feed->window_bytes);
+}
+
+/* Has buffers filled for the pieces that come next. */
+static strata_status stage_ahead(strata__feed *feed)
+{
+    strata_status status = STRATA_OK;
+    bool listed = true;
+    if (!feed->staging.buffer_bytes)
+        return STRATA_OK;
+    if (feed->staged_pieces < feed->sent_pieces)
+        feed->staged_pieces = feed->sent_pieces;
+    while (status == STRATA_OK && listed && may_precede(feed, feed->staged_pieces) &&
+           feed->staged_pieces < feed->sent_pieces + STRATA__STAGING_BUFFERS) {
+        strata__feed_piece *piece = piece_of(feed, feed->staged_pieces);
+        if (piece->state == STRATA__FEED_WAITING) {
+            status = list_piece(feed, feed->staged_pieces, false, &listed);
+            if (status == STRATA_OK && listed && feed->list.staged_bytes) {
+                status = stage(feed, piece, false);
+                listed = piece->state == STRATA__FEED_STAGED;
+            }
+            if (piece->state == STRATA__FEED_WAITING)
+                strata__feed_forget(feed, piece);
+        }
+        feed->staged_pieces += listed;
+    }
+    return status;
+}
+
+strata_status strata__feed_advance(strata__feed *feed)
+{
+    strata_status status = strata__ring_poll(&feed->ring);
+    bool sent = true;
+    while (status == STRATA_OK && sent && may_send(feed))
+        status = send_next(feed, false, &sent);
+    return status == STRATA_OK ? stage_ahead(feed) : status;
+}
+
+static strata_status send_up_to(strata__feed *feed, uint64_t number)
+{
+    strata_status status = STRATA_OK;
+    bool sent = true;
+    while (status == STRATA_OK && sent && feed->sent_pieces <= number)
+        status = send_next(feed, true, &sent);
+    if (status == STRATA_OK && !sent)
+        status = strata__fail(STRATA_ERR_INTERNAL, "layer %u: experts cannot be sent", feed->layer);
+    return status;
+}
+
+/* Kernels wait for the piece; its blobs are in the cache for all kernels from here on. */
+static strata_status use_piece(strata__feed *feed, strata__feed_piece *piece)
+{
+    strata_status status = strata__ring_use(&feed->ring, &piece->ring);
+    if (status == STRATA_OK) {
+        strata__feed_mark(feed, piece, STRATA__BLOB_PRESENT);
+        piece->state = STRATA__FEED_IN_USE;
+    }
+    return status;
+}
+
+strata_status strata__feed_acquire(strata__feed *feed, uint32_t first, uint32_t last)
+{
+    strata_status status = send_up_to(feed, number_of(feed, index_at(feed, last)));
+    for (uint32_t i = index_at(feed, first); i <= index_at(feed, last) && status == STRATA_OK; ++i)
+        if (feed->pieces[i].state == STRATA__FEED_SENT)
+            status = use_piece(feed, &feed->pieces[i]);
+    return status;
+}
+
+/* Nothing of the piece has to be waited for. */
+static bool is_at_hand(const strata__feed *feed, const strata__feed_piece *piece)
+{
+    uint64_t at = strata__cache_index(&feed->session->cache, piece->layer, 0);
+    if (piece->state == STRATA__FEED_IN_USE)
+        return true;
+    for (uint32_t e = piece->first; e < piece->end; ++e)
+        if (feed->offsets[e + 1] > feed->offsets[e] &&
+            feed->session->cache.states[at + e] != STRATA__BLOB_PRESENT)
+            return false;
+    return true;
+}
+
+uint32_t strata__feed_limit(const strata__feed *feed, uint32_t first)
+{
+    uint32_t index = index_at(feed, first), end = feed->first_piece[feed->layer + 1];
+    if (!is_at_hand(feed, &feed->pieces[index]))
+        return feed->pieces[index].end;
+    while (index + 1 < end && is_at_hand(feed, &feed->pieces[index + 1]))
+        ++index;
+    return feed->pieces[index].end;
+}
+
+/* The piece that is next to be done: nothing will read it any more. */
+static strata_status release_piece(strata__feed *feed, strata__feed_piece *piece)
+{
+    strata_status status = STRATA_OK;
+    if (piece->state == STRATA__FEED_SENT) {
+        bool cached = false;
+        for (uint32_t e = piece->first; e < piece->end; ++e)
+            cached |= feed->sent[strata__cache_index(&feed->session->cache, piece->layer, e)] ==
+                      STRATA__SENT_TO_CACHE;
+        /* Blobs that nothing waited for are in the cache from here on. */
+        if (cached)
+            status = use_piece(feed, piece);
+    }
+    if (status == STRATA_OK)
+        status = strata__ring_release(&feed->ring, &piece->ring);
+    strata__feed_forget(feed, piece);
+    piece->state = STRATA__FEED_WAITING;
+    piece->ring.tenant = 0;
+    feed->done_pieces++;
+    return status;
+}
+
+strata_status strata__feed_release(strata__feed *feed, uint32_t end)
+{
+    strata_status status = STRATA_OK;
+    for (uint32_t i = feed->first_piece[feed->layer];
+         i < feed->first_piece[feed->layer + 1] && status == STRATA_OK; ++i) {
+        strata__feed_piece *piece = &feed->pieces[i];
+        if (piece->end > end)
+            break;
+        if (number_of(feed, i) < feed->done_pieces)
+            continue;
+        status = send_up_to(feed, number_of(feed, i));
+        if (status == STRATA_OK)
+            status = release_piece(feed, piece);
+    }
+    return status;
+}
+
+static void count_link(strata__feed *feed)
+{
+    strata__counters *c = &feed->session->counters;
+    strata__counter_add(&c->link_bytes, feed->ring.measured_bytes);
+    strata__counter_add(&c->link_ns, feed->ring.measured_ns);
+    feed->ring.measured_bytes = feed->ring.measured_ns = 0;
+}
+
+void strata__feed_end(strata__feed *feed, bool is_copied)
+{
+    strata__cache *cache = &feed->session->cache;
+    strata__staging_reset(&feed->staging);
+    if (strata__ring_poll(&feed->ring) == STRATA_OK)
+        count_link(feed);
+    strata__ring_reset(&feed->ring);
+    for (uint32_t i = 0; i < feed->piece_count; ++i) {
+        strata__feed_forget(feed, &feed->pieces[i]);
+        feed->pieces[i].state = STRATA__FEED_WAITING;
+        feed->pieces[i].ring.tenant = 0;
+        feed->pieces[i].buffer = NULL;
+    }
+    for (uint64_t i = 0; i < cache->count; ++i)
+        if (cache->states[i] == STRATA__BLOB_COPYING)
+            cache->states[i] = is_copied ? STRATA__BLOB_PRESENT : STRATA__BLOB_ABSENT;
+    feed->sent_pieces = feed->staged_pieces = feed->done_pieces = 0;
+    feed->passes = 0;
+    feed->offsets = NULL;
+}
