@@ -168,6 +168,12 @@ typedef struct strata__attention_args {
     uint32_t max_kv_tokens;    /* largest position + rows of a segment */
     uint32_t heads;
     uint32_t window; /* keys within window positions, own one included; 0: all */
+    /*
+     * For few rows on CUDA: a multiple of 64, or 0. Keys are then summed in spans that begin at its
+     * multiples, side by side, and merged in ascending order. Scratch holds rows * heads * spans *
+     * (head_size + 4) floats, with spans = ceil(max_kv_tokens / split_keys).
+     */
+    uint32_t split_keys;
     float scale;
 } strata__attention_args;
 

@@ -18,11 +18,12 @@ struct attention_case {
     uint32_t format, head_size, kv_heads, group, window, page_tokens;
     bool sinks;
     std::vector<strata__segment> segments;
+    uint32_t split_keys = 0;
 };
 
 /* Device memory of a case, kept between cases. */
 struct attention_memory {
-    guarded q, q_scale, out, out_scale, k, v, table, segments, sinks, scores, reference;
+    guarded q, q_scale, out, out_scale, k, v, table, segments, sinks, scores, reference, scratch;
 };
 
 struct tally {
@@ -39,9 +40,9 @@ static const char *format_name(uint32_t format)
 
 static void describe(const attention_case &c, uint32_t level, const char *fault)
 {
-    printf("FAIL level %u %s hd %u kv %u group %u window %u page %u sinks %d:", level,
+    printf("FAIL level %u %s hd %u kv %u group %u window %u page %u sinks %d split %u:", level,
            format_name(c.format), c.head_size, c.kv_heads, c.group, c.window, c.page_tokens,
-           (int)c.sinks);
+           (int)c.sinks, c.split_keys);
     for (const strata__segment &s : c.segments)
         printf(" [%u at %u]", s.rows, s.position);
     printf(": %s\n", fault);
@@ -126,6 +127,13 @@ static strata__attention_args prepare(const attention_case &c, attention_memory 
     m.v.reset(pages * a.kv.page_bytes, 0xFF);
     a.kv.k = m.k.as<void>();
     a.kv.v = m.v.as<void>();
+    a.split_keys = c.split_keys;
+    if (c.split_keys) {
+        uint64_t spans = (a.max_kv_tokens + c.split_keys - 1) / c.split_keys;
+        a.scratch.bytes = a.rows * a.heads * spans * (c.head_size + 4) * 4;
+        m.scratch.reset(a.scratch.bytes, 0xFF);
+        a.scratch.data = m.scratch.as<void>();
+    }
     fill_inputs(c, m, a);
     return a;
 }
@@ -227,7 +235,7 @@ static const char *check_case(const strata__cuda_state &state, const attention_c
     std::vector<__half> out = read_halves(a.out.data, (size_t)a.rows * a.heads * c.head_size);
     std::vector<float> scale(a.rows);
     CHECK_CUDA(cudaMemcpy(scale.data(), a.out.scale, a.rows * 4, cudaMemcpyDeviceToHost));
-    if (!m.out.intact() || !m.out_scale.intact())
+    if (!m.out.intact() || !m.out_scale.intact() || (c.split_keys && !m.scratch.intact()))
         return "guard zone";
     double whole, row;
     if (!measure(out, scale, run_reference(c, m, a), c.head_size, a.heads, &whole, &row))
@@ -276,6 +284,9 @@ static void check_shapes(const strata__cuda_state &state, uint32_t format, uint3
                                     turn % 2 == 0,
                                     {{0, rows, position, 0}}};
                 run_case(state, c, m, t);
+                c.split_keys = rows > 7 ? 0 : turn % 2 ? 64 : 512;
+                if (c.split_keys)
+                    run_case(state, c, m, t);
             }
     attention_case many = {
         format, head_size,
@@ -294,6 +305,8 @@ static void check_shapes(const strata__cuda_state &state, uint32_t format, uint3
               [](const strata__segment &x, const strata__segment &y) {
                   return x.first_row < y.first_row;
               });
+    run_case(state, many, m, t);
+    many.split_keys = 128;
     run_case(state, many, m, t);
 }
 
@@ -325,6 +338,7 @@ struct timing_case {
     const char *name;
     uint32_t format, heads, kv_heads, head_size, rows, position, window;
     bool sinks;
+    uint32_t split_keys;
 };
 
 /* Median of several launches in microseconds. */
@@ -364,35 +378,41 @@ static double attention_flops(const timing_case &c)
 static void time_attention(strata__cuda_state state, bool quick)
 {
     static const timing_case cases[] = {
-        {"32K prompt", STRATA__KV_F16, 32, 4, 128, 32768, 0, 0, false},
-        {"8K prompt", STRATA__KV_F16, 32, 4, 128, 8192, 0, 0, false},
-        {"4K prompt", STRATA__KV_F16, 32, 4, 128, 4096, 0, 0, false},
-        {"512 prompt", STRATA__KV_F16, 32, 4, 128, 512, 0, 0, false},
-        {"4K at 28K", STRATA__KV_F16, 32, 4, 128, 4096, 28672, 0, false},
-        {"decode at 4K", STRATA__KV_F16, 32, 4, 128, 1, 4095, 0, false},
-        {"decode at 32K", STRATA__KV_F16, 32, 4, 128, 1, 32767, 0, false},
-        {"8K hd 64 sinks", STRATA__KV_F16, 64, 8, 64, 8192, 0, 0, true},
-        {"8K hd 64 window 128", STRATA__KV_F16, 64, 8, 64, 8192, 0, 128, true},
-        {"8K hd 256", STRATA__KV_F16, 16, 2, 256, 8192, 0, 0, false},
-        {"8K hd 96", STRATA__KV_F16, 32, 8, 96, 8192, 0, 0, false},
-        {"8K q8_0", STRATA__KV_Q8_0, 32, 4, 128, 8192, 0, 0, false},
-        {"8K f32", STRATA__KV_F32, 32, 4, 128, 8192, 0, 0, false}};
+        {"32K prompt", STRATA__KV_F16, 32, 4, 128, 32768, 0, 0, false, 0},
+        {"8K prompt", STRATA__KV_F16, 32, 4, 128, 8192, 0, 0, false, 0},
+        {"4K prompt", STRATA__KV_F16, 32, 4, 128, 4096, 0, 0, false, 0},
+        {"512 prompt", STRATA__KV_F16, 32, 4, 128, 512, 0, 0, false, 0},
+        {"4K at 28K", STRATA__KV_F16, 32, 4, 128, 4096, 28672, 0, false, 0},
+        {"decode at 4K", STRATA__KV_F16, 32, 4, 128, 1, 4095, 0, false, 0},
+        {"decode at 32K", STRATA__KV_F16, 32, 4, 128, 1, 32767, 0, false, 0},
+        {"decode at 4K, by 256", STRATA__KV_F16, 32, 4, 128, 1, 4095, 0, false, 256},
+        {"decode at 32K, by 512", STRATA__KV_F16, 32, 4, 128, 1, 32767, 0, false, 512},
+        {"decode at 32K, by 1024", STRATA__KV_F16, 32, 4, 128, 1, 32767, 0, false, 1024},
+        {"decode q8_0 32K, by 512", STRATA__KV_Q8_0, 32, 4, 128, 1, 32767, 0, false, 512},
+        {"8K hd 64 sinks", STRATA__KV_F16, 64, 8, 64, 8192, 0, 0, true, 0},
+        {"8K hd 64 window 128", STRATA__KV_F16, 64, 8, 64, 8192, 0, 128, true, 0},
+        {"8K hd 256", STRATA__KV_F16, 16, 2, 256, 8192, 0, 0, false, 0},
+        {"8K hd 96", STRATA__KV_F16, 32, 8, 96, 8192, 0, 0, false, 0},
+        {"8K q8_0", STRATA__KV_Q8_0, 32, 4, 128, 8192, 0, 0, false, 0},
+        {"8K f32", STRATA__KV_F32, 32, 4, 128, 8192, 0, 0, false, 0}};
     static attention_memory m;
-    printf("%-22s %6s %12s %10s\n", "attention", "level", "us", "TFLOP/s");
+    printf("%-24s %6s %12s %10s\n", "attention", "level", "us", "TFLOP/s");
     for (const timing_case &c : cases)
         for (uint32_t level : {80u, 90u}) {
-            bool hopper = state.hopper_attention && c.format == STRATA__KV_F16 && c.head_size != 96;
+            bool hopper = state.hopper_attention && c.format == STRATA__KV_F16 &&
+                          c.head_size != 96 && c.split_keys == 0;
             if (level == 90 && !hopper)
                 continue;
             if (quick && level == 80 && hopper)
                 continue;
             state.level = level;
-            attention_case ac = {c.format, c.head_size, c.kv_heads, c.heads / c.kv_heads,
-                                 c.window, 64,          c.sinks,    {{0, c.rows, c.position, 0}}};
+            attention_case ac = {c.format,    c.head_size, c.kv_heads, c.heads / c.kv_heads,
+                                 c.window,    64,          c.sinks,    {{0, c.rows, c.position, 0}},
+                                 c.split_keys};
             strata__attention_args a = prepare(ac, m);
             poison_output(m, a);
             double us = median_us([&] { launch(state, a); }, c.rows > 8192 ? 5 : 9);
-            printf("%-22s %6u %12.1f %10.1f\n", c.name, level, us, attention_flops(c) / us * 1e-6);
+            printf("%-24s %6u %12.1f %10.1f\n", c.name, level, us, attention_flops(c) / us * 1e-6);
             fflush(stdout);
         }
 }
@@ -413,7 +433,7 @@ static void time_qkv(const strata__cuda_state &state)
     strata__qkv_args a = prepare_qkv(c, m);
     double us = median_us([&] { strata__cuda_qkv(&state, 0, &a); }, 9);
     double bytes = 8192.0 * 128 * 40 * 6;
-    printf("%-22s %6s %12.1f %10.1f GB/s\n", "qkv, 8192 rows", "", us, bytes / us * 1e-3);
+    printf("%-24s %6s %12.1f %10.1f GB/s\n", "qkv, 8192 rows", "", us, bytes / us * 1e-3);
 }
 
 static bool asked(int argc, char **argv, const char *word)

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Checks of an attention launch and the choice of its kernel. */
 #include "attention_internal.h"
-
-extern "C" {
-#include "base/error.h"
-}
+#include "attention_partials.cuh"
 
 static bool head_size_known(uint32_t head_size)
 {
@@ -42,17 +39,31 @@ extern "C" strata_status strata__cuda_check_kv(const strata__kv_view *kv, uint32
 static bool hopper_takes(const strata__cuda_state *state, const strata__attention_args *args)
 {
     return state->hopper_attention && state->level >= 90 && args->kv.format == STRATA__KV_F16 &&
-           args->kv.head_size != 96;
+           args->kv.head_size != 96 && args->split_keys == 0;
 }
 #endif
 
-extern "C" strata_status strata__cuda_attention(const strata__cuda_state *state,
-                                                cudaStream_t stream,
-                                                const strata__attention_args *args)
+static strata_status check_split(const strata__attention_args *args)
 {
-    strata_status status = strata__cuda_check_kv(&args->kv, args->heads, "attention");
-    if (status != STRATA_OK || args->segment_count == 0 || args->max_segment_rows == 0)
-        return status;
+    if (args->split_keys == 0)
+        return STRATA_OK;
+    if (args->split_keys % 64 != 0)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                            "attention: spans of %u keys; a multiple of 64 is needed",
+                            args->split_keys);
+    uint64_t needed = (uint64_t)args->rows * args->heads * span_count(*args) *
+                      (args->kv.head_size + PARTIAL_EXTRA) * sizeof(float);
+    if (args->scratch.bytes < needed)
+        return strata__fail(STRATA_ERR_CAPACITY,
+                            "attention: %u rows in %u spans need %llu bytes of scratch, not %llu",
+                            args->rows, span_count(*args), (unsigned long long)needed,
+                            (unsigned long long)args->scratch.bytes);
+    return STRATA_OK;
+}
+
+static strata_status launch(const strata__cuda_state *state, cudaStream_t stream,
+                            const strata__attention_args *args)
+{
 #if defined(STRATA__HAVE_SM90A)
     if (hopper_takes(state, args))
         return strata__cuda_attention_hopper(state, stream, args);
@@ -64,6 +75,21 @@ extern "C" strata_status strata__cuda_attention(const strata__cuda_state *state,
     return strata__cuda_attention_f32(state, stream, args);
 }
 
+extern "C" strata_status strata__cuda_attention(const strata__cuda_state *state,
+                                                cudaStream_t stream,
+                                                const strata__attention_args *args)
+{
+    strata_status status = strata__cuda_check_kv(&args->kv, args->heads, "attention");
+    if (status == STRATA_OK)
+        status = check_split(args);
+    if (status != STRATA_OK || args->segment_count == 0 || args->max_segment_rows == 0)
+        return status;
+    status = launch(state, stream, args);
+    if (status == STRATA_OK && args->split_keys)
+        status = strata__cuda_attention_merge(stream, args);
+    return status;
+}
+
 extern "C" strata_status strata__cuda_attention_load(strata__cuda_state *state)
 {
     strata_status status = strata__cuda_attention_f16_load();
@@ -71,6 +97,8 @@ extern "C" strata_status strata__cuda_attention_load(strata__cuda_state *state)
         status = strata__cuda_attention_q8_0_load();
     if (status == STRATA_OK)
         status = strata__cuda_attention_f32_load();
+    if (status == STRATA_OK)
+        status = strata__cuda_attention_merge_load();
     if (status == STRATA_OK)
         status = strata__cuda_qkv_load();
     state->hopper_attention = 0;

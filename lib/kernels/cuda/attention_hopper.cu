@@ -3,10 +3,6 @@
 #include "attention_hopper.cuh"
 #include "attention_internal.h"
 
-extern "C" {
-#include "base/error.h"
-}
-
 template <int HD>
 static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     attention_hopper(const __grid_constant__ strata__attention_args args,
@@ -14,7 +10,7 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
                      const __grid_constant__ CUtensorMap v_map)
 {
     extern __shared__ __align__(1024) char memory[];
-    __shared__ hopper_barriers<hopper_shape<HD>::STAGES> barriers;
+    __shared__ barriers_of<HD> barriers;
     attention_hopper_body<HD>(args, &k_map, &v_map, barriers, memory);
 }
 

@@ -37,17 +37,23 @@ template <int HD> struct hopper_shape {
     static constexpr int PANELS = HD / PANEL_COLUMNS;
     static constexpr int KEYS = HD == 256 ? 64 : 128; /* of a block */
     static constexpr int STAGES = HD == 64 ? 4 : 2;
+    static constexpr int QUERY_STAGES = HD == 256 ? 1 : 2;
     static constexpr int PANEL_BYTES = KEYS * ROW_BYTES;
     static constexpr int QUERY_PANEL_BYTES = TILE_ROWS * ROW_BYTES;
     static constexpr int QUERY_BYTES = PANELS * QUERY_PANEL_BYTES;
     static constexpr int BLOCK_BYTES = PANELS * PANEL_BYTES;
-    static constexpr int SHARED_BYTES = QUERY_BYTES + 2 * STAGES * BLOCK_BYTES + 1024;
+    static constexpr int SHARED_BYTES =
+        QUERY_STAGES * QUERY_BYTES + 2 * STAGES * BLOCK_BYTES + 1024;
 };
 
 /* Barriers come in pairs: filled by a copier, freed by the consumers. */
-template <int STAGES> struct hopper_barriers {
-    uint64_t k_full[STAGES], k_free[STAGES], v_full[STAGES], v_free[STAGES], q_full, q_free;
+template <int STAGES, int QUERY_STAGES> struct hopper_barriers {
+    uint64_t k_full[STAGES], k_free[STAGES], v_full[STAGES], v_free[STAGES];
+    uint64_t q_full[QUERY_STAGES], q_free[QUERY_STAGES];
 };
+
+template <int HD>
+using barriers_of = hopper_barriers<hopper_shape<HD>::STAGES, hopper_shape<HD>::QUERY_STAGES>;
 
 /* A place in the ring that wraps, with the phase that its barriers are in. */
 template <int STAGES> struct ring_cursor {
@@ -55,7 +61,7 @@ template <int STAGES> struct ring_cursor {
 
     __device__ __forceinline__ void advance()
     {
-        if (++stage == STAGES) {
+        if (STAGES == 1 || ++stage == STAGES) {
             stage = 0;
             phase ^= 1;
         }
@@ -101,8 +107,7 @@ struct tile_dealer {
 template <int HD>
 static __device__ __forceinline__ void
 copy_keys_values(const strata__attention_args &args, const CUtensorMap *k_map,
-                 const CUtensorMap *v_map, hopper_barriers<hopper_shape<HD>::STAGES> &barriers,
-                 uint32_t ring)
+                 const CUtensorMap *v_map, barriers_of<HD> &barriers, uint32_t ring)
 {
     using shape = hopper_shape<HD>;
     constexpr int CHUNKS = shape::KEYS / BOX_ROWS;
@@ -145,30 +150,32 @@ copy_keys_values(const strata__attention_args &args, const CUtensorMap *k_map,
 
 /* Warps 1 to 3 of the copying group: rows that the segment lacks become zeros. */
 template <int HD>
-static __device__ __forceinline__ void
-copy_tile_queries(const strata__attention_args &args,
-                  hopper_barriers<hopper_shape<HD>::STAGES> &barriers, uint32_t target)
+static __device__ __forceinline__ void copy_tile_queries(const strata__attention_args &args,
+                                                         barriers_of<HD> &barriers, uint32_t target)
 {
     using shape = hopper_shape<HD>;
     const __half *q = (const __half *)args.q.data;
-    uint32_t phase = 1;
+    ring_cursor<shape::QUERY_STAGES> q_at;
+    q_at.phase = 1;
     tile_dealer dealer(args);
     row_tile tile;
     while (dealer.next(args, shape::KEYS, tile)) {
-        barrier_wait(shared_address(&barriers.q_free), phase);
+        barrier_wait(shared_address(&barriers.q_free[q_at.stage]), q_at.phase);
+        uint32_t stage = target + q_at.stage * shape::QUERY_BYTES;
+#pragma unroll 2
         for (int at = (int)threadIdx.x - 32; at < TILE_ROWS * HD / 8; at += QUERY_COPIERS) {
             int row = at / (HD / 8), chunk = at % (HD / 8);
             bool valid = tile.has(row);
             const __half *source = valid ? q + tile.value_index(args, row) + chunk * 8 : q;
-            copy_async_16(target + chunk / 8 * shape::QUERY_PANEL_BYTES + row * ROW_BYTES +
+            copy_async_16(stage + chunk / 8 * shape::QUERY_PANEL_BYTES + row * ROW_BYTES +
                               (((chunk & 7) ^ (row & 7)) << 4),
                           source, valid);
         }
         copy_async_commit();
         copy_async_wait<0>();
         fence_async_proxy();
-        barrier_arrive(shared_address(&barriers.q_full));
-        phase ^= 1;
+        barrier_arrive(shared_address(&barriers.q_full[q_at.stage]));
+        q_at.advance();
     }
 }
 
@@ -178,6 +185,8 @@ static __device__ __forceinline__ void issue_scores(float (&s)[hopper_shape<HD>:
                                                     uint32_t q, uint32_t k)
 {
     using shape = hopper_shape<HD>;
+    /* Or the compiler keeps the descriptors of all steps in registers between blocks. */
+    asm volatile("" : "+r"(q));
 #pragma unroll
     for (int step = 0; step < HD / 16; step++) {
         uint32_t panel = step / 4, column = step % 4 * 32;
@@ -220,32 +229,35 @@ static __device__ __forceinline__ void pack_probabilities(uint32_t (&p)[NT / 2][
     }
 }
 
+/* The lane's first row of a tile; the other one is eight behind it. */
+static __device__ __forceinline__ uint32_t consumer_row()
+{
+    return (threadIdx.x - GROUP_THREADS) / 32 * 16 + (threadIdx.x & 31) / 4;
+}
+
 /* A warpgroup's rows of a tile: two rows a lane. */
 struct consumer_rows {
     row_state state[2];
     float scale[2];
-    int position[2];
-    uint32_t row; /* of the tile; the other one is row + 8 */
 
     __device__ __forceinline__ void begin(const strata__attention_args &args, const row_tile &tile)
     {
-        row = (threadIdx.x - GROUP_THREADS) / 32 * 16 + (threadIdx.x & 31) / 4;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             state[half] = {ATTENTION_NEGATIVE_INFINITY, 0.0f};
-            scale[half] = tile.scale_log2(args, row + half * 8);
-            position[half] = tile.position(row + half * 8);
+            scale[half] = tile.scale_log2(args, consumer_row() + half * 8);
         }
     }
 
     template <int NT>
-    __device__ __forceinline__ void softmax(float (&s)[NT][4], float (&factor)[2], int block,
-                                            bool masked, int window)
+    __device__ __forceinline__ void softmax(float (&s)[NT][4], float (&factor)[2],
+                                            const row_tile &tile, int block, uint32_t window)
     {
-        if (masked) {
+        if (!tile.sees_all(block, NT * 8, window)) {
             int key = block * NT * 8 + (int)((threadIdx.x & 3) << 1);
-            mask_scores<NT, 0>(s, key, position[0], window);
-            mask_scores<NT, 2>(s, key, position[1], window);
+            uint32_t row = consumer_row();
+            mask_scores<NT, 0>(s, key, tile.position(row), (int)window);
+            mask_scores<NT, 2>(s, key, tile.position(row + 8), (int)window);
         }
         factor[0] = softmax_step<NT, 0>(s, state[0], scale[0]);
         factor[1] = softmax_step<NT, 2>(s, state[1], scale[1]);
@@ -291,7 +303,7 @@ static __device__ __forceinline__ void write_tile(const strata__attention_args &
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        uint32_t r = rows.row + half * 8;
+        uint32_t r = consumer_row() + half * 8;
         const float *sink = args.sinks && tile.has(r) ? args.sinks + tile.query_head(r) : nullptr;
         float factor = output_factor(rows.state[half], rows.scale[half], sink);
         if (!tile.has(r))
@@ -332,11 +344,12 @@ template <int HD> struct consumer {
     static constexpr int ONT = HD / 8 / PARTS;
 
     const strata__attention_args &args;
-    hopper_barriers<shape::STAGES> &barriers;
+    barriers_of<HD> &barriers;
     char *ring;
-    uint32_t q;
+    uint32_t queries;
     int group;
     ring_cursor<shape::STAGES> k_at, v_at;
+    ring_cursor<shape::QUERY_STAGES> q_at;
 
     __device__ __forceinline__ uint32_t wait_keys()
     {
@@ -364,21 +377,22 @@ template <int HD> struct consumer {
         v_at.advance();
     }
 
-    __device__ __forceinline__ void run_tile(const row_tile &tile, uint32_t q_phase)
+    __device__ __forceinline__ void run_tile(const row_tile &tile)
     {
         float s[NT][4], o[PARTS][ONT][4] = {}, factor[2];
         uint32_t p[NT / 2][4];
         consumer_rows rows;
         rows.begin(args, tile);
-        int first = tile.first_key_block, end = tile.end_key_block, window = (int)args.window;
-        barrier_wait(shared_address(&barriers.q_full), q_phase);
+        int first = tile.first_key_block, end = tile.end_key_block;
+        barrier_wait(shared_address(&barriers.q_full[q_at.stage]), q_at.phase);
+        uint32_t q = queries + q_at.stage * shape::QUERY_BYTES;
         uint32_t k = wait_keys();
         products_fence();
         issue_scores<HD>(s, q, k);
         products_wait<0>();
         hold(s);
         free_keys();
-        rows.softmax<NT>(s, factor, first, !tile.sees_all(first, shape::KEYS, args.window), window);
+        rows.softmax<NT>(s, factor, tile, first, args.window);
         pack_probabilities<NT>(p, s);
 #pragma unroll 1
         for (int block = first + 1; block < end; block++) {
@@ -392,8 +406,7 @@ template <int HD> struct consumer {
             products_wait<1>();
             hold(s);
             free_keys();
-            rows.softmax<NT>(s, factor, block, !tile.sees_all(block, shape::KEYS, args.window),
-                             window);
+            rows.softmax<NT>(s, factor, tile, block, args.window);
             settle(rows.state[0].sum, rows.state[1].sum);
             products_wait<0>();
             hold(o[0]);
@@ -402,7 +415,8 @@ template <int HD> struct consumer {
             pack_probabilities<NT>(p, s);
             rescale<PARTS, ONT>(o, factor);
         }
-        release(&barriers.q_free);
+        release(&barriers.q_free[q_at.stage]);
+        q_at.advance();
         uint32_t v = wait_values(tile, end - 1);
         products_fence();
         issue_values<HD>(o, p, v);
@@ -414,8 +428,9 @@ template <int HD> struct consumer {
     }
 };
 
-template <int STAGES>
-static __device__ __forceinline__ void init_barriers(hopper_barriers<STAGES> &barriers)
+template <int STAGES, int QUERY_STAGES>
+static __device__ __forceinline__ void
+init_barriers(hopper_barriers<STAGES, QUERY_STAGES> &barriers)
 {
     const uint32_t warps = CONSUMER_THREADS / 32;
     if (threadIdx.x == 0) {
@@ -425,8 +440,10 @@ static __device__ __forceinline__ void init_barriers(hopper_barriers<STAGES> &ba
             barrier_init(shared_address(&barriers.k_free[i]), warps);
             barrier_init(shared_address(&barriers.v_free[i]), warps);
         }
-        barrier_init(shared_address(&barriers.q_full), QUERY_COPIERS);
-        barrier_init(shared_address(&barriers.q_free), warps);
+        for (int i = 0; i < QUERY_STAGES; i++) {
+            barrier_init(shared_address(&barriers.q_full[i]), QUERY_COPIERS);
+            barrier_init(shared_address(&barriers.q_free[i]), warps);
+        }
         barrier_init_done();
     }
     __syncthreads();
@@ -435,13 +452,12 @@ static __device__ __forceinline__ void init_barriers(hopper_barriers<STAGES> &ba
 template <int HD>
 static __device__ __forceinline__ void
 attention_hopper_body(const strata__attention_args &args, const CUtensorMap *k_map,
-                      const CUtensorMap *v_map, hopper_barriers<hopper_shape<HD>::STAGES> &barriers,
-                      char *memory)
+                      const CUtensorMap *v_map, barriers_of<HD> &barriers, char *memory)
 {
     using shape = hopper_shape<HD>;
     memory += (1024 - (shared_address(memory) & 1023)) & 1023;
-    init_barriers<shape::STAGES>(barriers);
-    char *ring = memory + shape::QUERY_BYTES;
+    init_barriers(barriers);
+    char *ring = memory + shape::QUERY_STAGES * shape::QUERY_BYTES;
     if (threadIdx.x < GROUP_THREADS) {
         registers_lower<40>();
         if (threadIdx.x == 0)
@@ -452,13 +468,13 @@ attention_hopper_body(const strata__attention_args &args, const CUtensorMap *k_m
         registers_raise<232>();
         int group = (int)threadIdx.x / GROUP_THREADS - 1;
         uint32_t q = shared_address(memory) + group * GROUP_ROWS * ROW_BYTES;
-        consumer<HD> me = {args, barriers, ring, q, group, {}, {}};
+        consumer<HD> me = {args, barriers, ring, q, group, {}, {}, {}};
         if (group == 1)
             named_arrive(TURN_BARRIER, CONSUMER_THREADS);
         tile_dealer dealer(args);
         row_tile tile;
-        for (uint32_t phase = 0; dealer.next(args, shape::KEYS, tile); phase ^= 1)
-            me.run_tile(tile, phase);
+        while (dealer.next(args, shape::KEYS, tile))
+            me.run_tile(tile);
     }
 }
 

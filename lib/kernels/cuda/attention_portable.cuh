@@ -5,11 +5,13 @@
  *
  * Two shapes with the same arithmetic, hence the same bits:
  *   wide    a warp owns 16 or 32 packed rows and works on all keys and all output columns
- *   narrow  16 packed rows a thread block: warps share the keys of the scores, then the columns
+ *   narrow  16 packed rows a thread block: warps share the keys of the scores, then the columns;
+ *           with split_keys a thread block works on one span of the keys only
  */
 #ifndef STRATA_KERNELS_CUDA_ATTENTION_PORTABLE_CUH
 #define STRATA_KERNELS_CUDA_ATTENTION_PORTABLE_CUH
 
+#include "attention_partials.cuh"
 #include "attention_rows.cuh"
 #include "attention_softmax.cuh"
 #include "attention_stream.cuh"
@@ -307,6 +309,40 @@ static __device__ __forceinline__ void narrow_values(float (&o)[HD / 32][4], con
     }
 }
 
+/* Keeps a tile's keys within the span of this thread block; false when none are left. */
+static __device__ __forceinline__ bool keep_span(row_tile &tile, uint32_t split_keys)
+{
+    int blocks = (int)(split_keys / BLOCK_KEYS), first = (int)blockIdx.z * blocks;
+    tile.first_key_block = max(tile.first_key_block, first);
+    tile.end_key_block = min(tile.end_key_block, first + blocks);
+    return tile.first_key_block < tile.end_key_block;
+}
+
+/* Leaves the sums of a span for the merge: columns, then the maximum in powers of two and the sum. */
+template <int NT>
+static __device__ __forceinline__ void
+write_partials(const strata__attention_args &args, const row_tile &tile, const float (&o)[NT][4],
+               const row_state (&state)[2], const float (&scale)[2], uint32_t row, int first_column)
+{
+    int column = first_column + ((threadIdx.x & 3) << 1);
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        uint32_t r = row + half * 8;
+        float sum = quad_sum(state[half].sum);
+        if (!tile.has(r))
+            continue;
+        float *to = partial_of(args, tile.token_row(r), tile.query_head(r), blockIdx.z);
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+            *reinterpret_cast<float2 *>(to + column + n * 8) =
+                make_float2(o[n][half * 2], o[n][half * 2 + 1]);
+        if (column == 0) {
+            to[args.kv.head_size] = __fmul_rn(state[half].maximum, scale[half]);
+            to[args.kv.head_size + 1] = sum;
+        }
+    }
+}
+
 template <int FORMAT, int HD>
 static __global__ void __launch_bounds__(PORTABLE_THREADS)
     attention_narrow(const __grid_constant__ strata__attention_args args)
@@ -314,6 +350,8 @@ static __global__ void __launch_bounds__(PORTABLE_THREADS)
     extern __shared__ __align__(128) char memory[];
     row_tile tile;
     if (!place_tile(tile, args, NARROW_ROWS))
+        return;
+    if (args.split_keys && !keep_span(tile, args.split_keys))
         return;
     float *scores = reinterpret_cast<float *>(memory);
     kv_stream<FORMAT, HD, narrow_slots<FORMAT, HD>(), PORTABLE_THREADS> stream(
@@ -346,7 +384,11 @@ static __global__ void __launch_bounds__(PORTABLE_THREADS)
         narrow_values<HD>(o, s, v);
     }
     copy_async_wait<0>();
-    write_rows<HD / 32>(args, tile, o, state, scale, row, (int)(threadIdx.x >> 5) * (HD / 4));
+    int column = (int)(threadIdx.x >> 5) * (HD / 4);
+    if (args.split_keys)
+        write_partials<HD / 32>(args, tile, o, state, scale, row, column);
+    else
+        write_rows<HD / 32>(args, tile, o, state, scale, row, column);
 }
 
 #endif

@@ -15,7 +15,7 @@ static strata_status launch_tiles(KERNEL *kernel, cudaStream_t stream, uint32_t 
 {
     uint32_t packed = args.max_segment_rows * (args.heads / args.kv.kv_heads);
     uint32_t tiles = (packed + tile_rows - 1) / tile_rows;
-    dim3 grid(tiles * args.kv.kv_heads, args.segment_count);
+    dim3 grid(tiles * args.kv.kv_heads, args.segment_count, args.split_keys ? span_count(args) : 1);
     kernel<<<grid, PORTABLE_THREADS, shared_bytes, stream>>>(args);
     return strata__cuda_status(cudaGetLastError(), "launching attention");
 }
@@ -38,7 +38,7 @@ static strata_status launch_head(const strata__cuda_state *state, cudaStream_t s
     static_assert(narrow_bytes<FORMAT, HD>() <= PORTABLE_SHARED_BYTES, "a block may have 99 KB");
     static_assert(wide_bytes<FORMAT, HD, 1>() <= PORTABLE_SHARED_BYTES, "a block may have 99 KB");
     uint32_t packed = args.max_segment_rows * (args.heads / args.kv.kv_heads);
-    if (packed <= NARROW_LIMIT)
+    if (args.split_keys || packed <= NARROW_LIMIT)
         return launch_tiles(attention_narrow<FORMAT, HD>, stream, NARROW_ROWS,
                             narrow_bytes<FORMAT, HD>(), args);
     if constexpr (has_large_tile<FORMAT, HD>()) {

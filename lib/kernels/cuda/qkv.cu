@@ -7,10 +7,6 @@
 
 #include "attention_internal.h"
 
-extern "C" {
-#include "base/error.h"
-}
-
 enum { QKV_WARPS = 8, QKV_THREADS = QKV_WARPS * 32, MAX_HEAD_SIZE = 256 };
 
 struct row_place {
