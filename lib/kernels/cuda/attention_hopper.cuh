@@ -29,8 +29,7 @@ enum {
     ROW_BYTES = 128, /* of a panel */
     BOX_ROWS = 64,
     BOX_BYTES = BOX_ROWS * ROW_BYTES,
-    TURN_BARRIER = 1, /* named barriers: 1 and 2 pass the turn, 3 and 4 are a warpgroup's own */
-    GROUP_BARRIER = 3
+    GROUP_BARRIER = 1 /* named barriers 1 and 2 are a warpgroup's own */
 };
 
 template <int HD> struct hopper_shape {
@@ -185,14 +184,14 @@ static __device__ __forceinline__ void issue_scores(float (&s)[hopper_shape<HD>:
                                                     uint32_t q, uint32_t k)
 {
     using shape = hopper_shape<HD>;
+    uint32_t q_place = operand_place(q), k_place = operand_place(k);
     /* Or the compiler keeps the descriptors of all steps in registers between blocks. */
-    asm volatile("" : "+r"(q));
+    asm volatile("" : "+r"(q_place));
 #pragma unroll
     for (int step = 0; step < HD / 16; step++) {
-        uint32_t panel = step / 4, column = step % 4 * 32;
-        uint64_t a = describe_operand(q + panel * shape::QUERY_PANEL_BYTES + column, 16, 1024);
-        uint64_t b = describe_operand(k + panel * shape::PANEL_BYTES + column, 16, 1024);
-        multiply_shared<shape::KEYS / 8>(s, a, b, step > 0);
+        int panel = step / 4, column = step % 4 * 32;
+        multiply_shared(s, operand<16>(q_place, panel * shape::QUERY_PANEL_BYTES + column),
+                        operand<16>(k_place, panel * shape::PANEL_BYTES + column), step > 0);
     }
     products_commit();
 }
@@ -204,15 +203,15 @@ issue_values(float (&o)[HD <= 128 ? 1 : 2][HD <= 128 ? HD / 8 : 16][4],
              const uint32_t (&p)[hopper_shape<HD>::KEYS / 16][4], uint32_t v)
 {
     using shape = hopper_shape<HD>;
-    constexpr int NT = HD <= 128 ? HD / 8 : 16;
+    constexpr int PARTS = HD <= 128 ? 1 : 2;
+    uint32_t place = operand_place(v);
 #pragma unroll
     for (int step = 0; step < shape::KEYS / 16; step++)
 #pragma unroll
-        for (int part = 0; part < HD / 8 / NT; part++) {
-            uint32_t at = v + part * 2 * shape::PANEL_BYTES + step * 16 * ROW_BYTES;
-            multiply_registers<NT>(o[part], p[step],
-                                   describe_operand(at, shape::PANEL_BYTES, 1024));
-        }
+        for (int part = 0; part < PARTS; part++)
+            multiply_registers(o[part], p[step],
+                               operand<shape::PANEL_BYTES>(place, part * 2 * shape::PANEL_BYTES +
+                                                                      step * 16 * ROW_BYTES));
     products_commit();
 }
 
@@ -347,7 +346,6 @@ template <int HD> struct consumer {
     barriers_of<HD> &barriers;
     char *ring;
     uint32_t queries;
-    int group;
     ring_cursor<shape::STAGES> k_at, v_at;
     ring_cursor<shape::QUERY_STAGES> q_at;
 
@@ -383,7 +381,9 @@ template <int HD> struct consumer {
         uint32_t p[NT / 2][4];
         consumer_rows rows;
         rows.begin(args, tile);
-        int first = tile.first_key_block, end = tile.end_key_block;
+        /* The shuffles tell the compiler what is the same in all lanes. */
+        int first = __shfl_sync(0xffffffffu, tile.first_key_block, 0);
+        int end = __shfl_sync(0xffffffffu, tile.end_key_block, 0);
         barrier_wait(shared_address(&barriers.q_full[q_at.stage]), q_at.phase);
         uint32_t q = queries + q_at.stage * shape::QUERY_BYTES;
         uint32_t k = wait_keys();
@@ -398,11 +398,9 @@ template <int HD> struct consumer {
         for (int block = first + 1; block < end; block++) {
             k = wait_keys();
             uint32_t v = wait_values(tile, block - 1);
-            named_sync(TURN_BARRIER + group, CONSUMER_THREADS);
             products_fence();
             issue_scores<HD>(s, q, k);
             issue_values<HD>(o, p, v);
-            named_arrive(TURN_BARRIER + 1 - group, CONSUMER_THREADS);
             products_wait<1>();
             hold(s);
             free_keys();
@@ -466,11 +464,9 @@ attention_hopper_body(const strata__attention_args &args, const CUtensorMap *k_m
             copy_tile_queries<HD>(args, barriers, shared_address(memory));
     } else {
         registers_raise<232>();
-        int group = (int)threadIdx.x / GROUP_THREADS - 1;
+        int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / GROUP_THREADS - 1, 0);
         uint32_t q = shared_address(memory) + group * GROUP_ROWS * ROW_BYTES;
-        consumer<HD> me = {args, barriers, ring, q, group, {}, {}, {}};
-        if (group == 1)
-            named_arrive(TURN_BARRIER, CONSUMER_THREADS);
+        consumer<HD> me = {args, barriers, ring, q, {}, {}, {}};
         tile_dealer dealer(args);
         row_tile tile;
         while (dealer.next(args, shape::KEYS, tile))

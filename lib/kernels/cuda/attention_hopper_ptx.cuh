@@ -32,11 +32,6 @@ static __device__ __forceinline__ void named_sync(int id, int threads)
     asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
 }
 
-static __device__ __forceinline__ void named_arrive(int id, int threads)
-{
-    asm volatile("bar.arrive %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
-}
-
 /* Keeps the compiler from using accumulators before the wait that stands in front of this. */
 template <int NT> static __device__ __forceinline__ void hold(float (&d)[NT][4])
 {
@@ -48,14 +43,20 @@ template <int NT> static __device__ __forceinline__ void hold(float (&d)[NT][4])
 }
 
 /*
- * Describes an operand in shared memory whose rows of 128 bytes are swizzled over 1024 bytes.
- * `group_bytes` lie between groups of eight rows, `panel_bytes` between panels of 64 columns.
+ * Describes an operand in shared memory whose rows of 128 bytes are swizzled over 1024 bytes, groups
+ * of eight rows behind one another, and whose panels of 64 columns lie `PANEL_BYTES` apart. The low
+ * word holds the address in units of 16 bytes, so that a step through the operand is one addition.
  */
-static __device__ __forceinline__ uint64_t describe_operand(uint32_t address, uint32_t panel_bytes,
-                                                            uint32_t group_bytes)
+static __device__ __forceinline__ uint32_t operand_place(uint32_t address)
 {
-    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(panel_bytes >> 4) << 16 |
-           (uint64_t)(group_bytes >> 4) << 32 | (uint64_t)1 << 62;
+    return (address & 0x3ffff) >> 4;
+}
+
+template <int PANEL_BYTES>
+static __device__ __forceinline__ uint64_t operand(uint32_t place, int step_bytes)
+{
+    uint32_t low = place + (uint32_t)(PANEL_BYTES / 16 << 16 | step_bytes / 16);
+    return (uint64_t)(1u << 30 | 1024 / 16) << 32 | low;
 }
 
 /* d = a (64 x 16, rows in shared memory) * b (16 x 8 NT, columns in shared memory), or d += */
