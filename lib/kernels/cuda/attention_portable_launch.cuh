@@ -20,35 +20,50 @@ static strata_status launch_tiles(KERNEL *kernel, cudaStream_t stream, uint32_t 
     return strata__cuda_status(cudaGetLastError(), "launching attention");
 }
 
-/* Wide tiles of 128 rows read less shared memory per product, but fill a small card less well. */
+/*
+ * Tiles of 128 rows read less shared memory per product and share the decoding of a tile, but half
+ * caches do as well with 64 rows on small cards, where two thread blocks then fit. Heads of 256 leave
+ * registers for 64 rows only.
+ */
 template <int FORMAT, int HD> static __host__ __device__ constexpr bool has_large_tile()
 {
-    return FORMAT == STRATA__KV_F16 && HD <= 128;
+    return HD <= 128;
 }
 
-static bool prefers_large_tile(const strata__cuda_state *state)
+template <int FORMAT, int HD> static __host__ __device__ constexpr bool has_small_tile()
+{
+    return FORMAT == STRATA__KV_F16 || HD > 128;
+}
+
+[[maybe_unused]] static bool prefers_large_tile(const strata__cuda_state *state)
 {
     return state->compute_capability % 10 == 0 && state->compute_capability < 120;
 }
 
+template <int FORMAT, int HD, int MT>
+static strata_status launch_wide(cudaStream_t stream, const strata__attention_args &args)
+{
+    static_assert(wide_bytes<FORMAT, HD, MT>() <= PORTABLE_SHARED_BYTES, "a block may have 99 KB");
+    return launch_tiles(attention_wide<FORMAT, HD, MT>, stream, PORTABLE_WARPS * MT * 16,
+                        wide_bytes<FORMAT, HD, MT>(), args);
+}
+
 template <int FORMAT, int HD>
-static strata_status launch_head(const strata__cuda_state *state, cudaStream_t stream,
-                                 const strata__attention_args &args)
+static strata_status launch_head([[maybe_unused]] const strata__cuda_state *state,
+                                 cudaStream_t stream, const strata__attention_args &args)
 {
     static_assert(narrow_bytes<FORMAT, HD>() <= PORTABLE_SHARED_BYTES, "a block may have 99 KB");
-    static_assert(wide_bytes<FORMAT, HD, 1>() <= PORTABLE_SHARED_BYTES, "a block may have 99 KB");
     uint32_t packed = args.max_segment_rows * (args.heads / args.kv.kv_heads);
     if (args.split_keys || packed <= NARROW_LIMIT)
         return launch_tiles(attention_narrow<FORMAT, HD>, stream, NARROW_ROWS,
                             narrow_bytes<FORMAT, HD>(), args);
-    if constexpr (has_large_tile<FORMAT, HD>()) {
-        static_assert(wide_bytes<FORMAT, HD, 2>() <= PORTABLE_SHARED_BYTES, "99 KB");
-        if (prefers_large_tile(state))
-            return launch_tiles(attention_wide<FORMAT, HD, 2>, stream, PORTABLE_WARPS * 32,
-                                wide_bytes<FORMAT, HD, 2>(), args);
-    }
-    return launch_tiles(attention_wide<FORMAT, HD, 1>, stream, PORTABLE_WARPS * 16,
-                        wide_bytes<FORMAT, HD, 1>(), args);
+    if constexpr (!has_small_tile<FORMAT, HD>())
+        return launch_wide<FORMAT, HD, 2>(stream, args);
+    else if constexpr (!has_large_tile<FORMAT, HD>())
+        return launch_wide<FORMAT, HD, 1>(stream, args);
+    else
+        return prefers_large_tile(state) ? launch_wide<FORMAT, HD, 2>(stream, args)
+                                         : launch_wide<FORMAT, HD, 1>(stream, args);
 }
 
 template <int FORMAT>
@@ -76,8 +91,10 @@ template <typename KERNEL> static cudaError_t load_kernel(KERNEL *kernel, int sh
 template <int FORMAT, int HD> static cudaError_t load_head()
 {
     cudaError_t code = load_kernel(attention_narrow<FORMAT, HD>, narrow_bytes<FORMAT, HD>());
-    if (code == cudaSuccess)
-        code = load_kernel(attention_wide<FORMAT, HD, 1>, wide_bytes<FORMAT, HD, 1>());
+    if constexpr (has_small_tile<FORMAT, HD>()) {
+        if (code == cudaSuccess)
+            code = load_kernel(attention_wide<FORMAT, HD, 1>, wide_bytes<FORMAT, HD, 1>());
+    }
     if constexpr (has_large_tile<FORMAT, HD>()) {
         if (code == cudaSuccess)
             code = load_kernel(attention_wide<FORMAT, HD, 2>, wide_bytes<FORMAT, HD, 2>());

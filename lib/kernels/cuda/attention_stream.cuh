@@ -178,15 +178,24 @@ template <int FORMAT, int HD, int SLOTS, int THREADS> struct kv_stream {
     {
         uint2 codes = *reinterpret_cast<const uint2 *>(tile + row * HD + chunk * 8);
         const __half *scales = reinterpret_cast<const __half *>(tile + BLOCK_KEYS * HD);
-        float d = __half2float(scales[row * (HD / 32) + chunk / 4]);
-        float v[8];
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            uint32_t word = i < 4 ? codes.x : codes.y;
-            v[i] = (float)(int8_t)(word >> (8 * (i & 3))) * d;
-        }
-        return make_uint4(saturated_pair(v[0], v[1]), saturated_pair(v[2], v[3]),
-                          saturated_pair(v[4], v[5]), saturated_pair(v[6], v[7]));
+        __half d = scales[row * (HD / 32) + chunk / 4];
+        return make_uint4(q8_0_pair<0>(codes.x, d), q8_0_pair<1>(codes.x, d),
+                          q8_0_pair<0>(codes.y, d), q8_0_pair<1>(codes.y, d));
+    }
+
+    /*
+     * Codes 2 * PAIR and 2 * PAIR + 1 of a word times the scale. A byte with the sign bit turned over
+     * below 0x64 is the half 1024 + 128 + code, so that the code as a half is exact and the product
+     * is rounded once.
+     */
+    template <int PAIR>
+    static __device__ __forceinline__ uint32_t q8_0_pair(uint32_t codes, __half scale)
+    {
+        uint32_t bits = __byte_perm(codes ^ 0x80808080u, 0x64646464u, PAIR ? 0x4342 : 0x4140);
+        __half2 code = __hsub2(*reinterpret_cast<__half2 *>(&bits), __float2half2_rn(1152.0f));
+        __half2 value = __hmul2(code, __half2half2(scale));
+        value = __hmax2(__hmin2(value, __float2half2_rn(65504.0f)), __float2half2_rn(-65504.0f));
+        return *reinterpret_cast<uint32_t *>(&value);
     }
 
     static __device__ __forceinline__ uint4 decode_f32(const char *tile, int row, int chunk)

@@ -284,45 +284,77 @@ static __device__ __forceinline__ void store_cache(void *cache, const strata__kv
         store_q8_0<N>(rows, kv, row, x, stage);
 }
 
-/* Writes the row's queries divided by `scale`; answers the largest magnitude this warp saw. */
+/* Writes a head of queries divided by `scale`, a power of two; answers its largest magnitude here. */
 template <int N>
-static __device__ __forceinline__ float write_queries(const strata__qkv_args &args, uint32_t row,
-                                                      float factor, float scale, shared_row &shared)
+static __device__ __forceinline__ float write_query(const strata__qkv_args &args, uint32_t row,
+                                                    uint32_t head, float (&x)[N], float scale)
 {
-    uint32_t lane = threadIdx.x & 31;
-    const float *q = args.q + (uint64_t)row * args.qkv_stride;
-    __half *out = (__half *)args.q_out.data + (uint64_t)row * args.heads * 32 * N;
-    float largest = 0.0f;
-    for (uint32_t head = threadIdx.x >> 5; head < args.heads; head += QKV_WARPS) {
-        float x[N];
-        load_head<N>(x, q + head * 32 * N, args.clamp);
-        finish_head<N>(x, args, args.q_norm, head, factor, shared);
+    __half *out = (__half *)args.q_out.data + ((uint64_t)row * args.heads + head) * 32 * N;
+    float largest = 0.0f, inverse = 1.0f / scale;
 #pragma unroll
-        for (int i = 0; i < N; i++) {
-            largest = fmaxf(largest, fabsf(x[i]));
-            x[i] /= scale;
-        }
-        store_halves<N>(out + head * 32 * N + lane * N, x);
+    for (int i = 0; i < N; i++) {
+        largest = fmaxf(largest, fabsf(x[i]));
+        x[i] *= inverse;
     }
-    return warp_maximum(largest);
+    store_halves<N>(out + (threadIdx.x & 31) * N, x);
+    return largest;
 }
 
-template <int N>
-static __device__ __forceinline__ void write_keys_values(const strata__qkv_args &args,
-                                                         const row_place &place, float factor,
-                                                         shared_row &shared)
+/* Heads of a row in the order in which warps take them: queries, keys, values. */
+static __device__ __forceinline__ const float *
+head_source(const strata__qkv_args &args, uint32_t row, uint32_t task, uint32_t head_size)
 {
-    uint32_t kv_heads = args.kv.kv_heads;
-    float *stage = shared.stage[threadIdx.x >> 5];
-    for (uint32_t task = threadIdx.x >> 5; task < 2 * kv_heads; task += QKV_WARPS) {
-        bool key = task < kv_heads;
-        uint32_t head = key ? task : task - kv_heads;
-        const float *source = (key ? args.k : args.v) + (uint64_t)place.row * args.qkv_stride;
+    const float *base = args.q;
+    if (task >= args.heads) {
+        task -= args.heads;
+        base = args.k;
+        if (task >= args.kv.kv_heads) {
+            task -= args.kv.kv_heads;
+            base = args.v;
+        }
+    }
+    return base + (uint64_t)row * args.qkv_stride + task * head_size;
+}
+
+/* All heads of a row, the next one's values on their way; answers the largest query of this lane. */
+template <int N>
+static __device__ __forceinline__ float
+write_heads(const strata__qkv_args &args, const row_place &place, float (&next)[N], float q_factor,
+            float k_factor, shared_row &shared)
+{
+    uint32_t heads = args.heads, kv_heads = args.kv.kv_heads, count = heads + 2 * kv_heads;
+    float *stage = shared.stage[threadIdx.x >> 5], largest = 0.0f;
+    for (uint32_t task = threadIdx.x >> 5; task < count; task += QKV_WARPS) {
         float x[N];
-        load_head<N>(x, source + head * 32 * N, args.clamp);
-        if (key)
-            finish_head<N>(x, args, args.k_norm, head, factor, shared);
-        store_cache<N>(key ? args.kv.k : args.kv.v, args.kv, place, head, x, stage);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            x[i] = next[i];
+        if (task + QKV_WARPS < count)
+            load_head<N>(next, head_source(args, place.row, task + QKV_WARPS, 32 * N), args.clamp);
+        if (task < heads) {
+            finish_head<N>(x, args, args.q_norm, task, q_factor, shared);
+            largest = fmaxf(largest, write_query<N>(args, place.row, task, x, 1.0f));
+        } else if (task < heads + kv_heads) {
+            finish_head<N>(x, args, args.k_norm, task - heads, k_factor, shared);
+            store_cache<N>(args.kv.k, args.kv, place, task - heads, x, stage);
+        } else {
+            store_cache<N>(args.kv.v, args.kv, place, task - heads - kv_heads, x, stage);
+        }
+    }
+    return largest;
+}
+
+/* The queries again, for a row that leaves half's range. */
+template <int N>
+static __device__ __forceinline__ void write_scaled_queries(const strata__qkv_args &args,
+                                                            uint32_t row, float factor, float scale,
+                                                            shared_row &shared)
+{
+    for (uint32_t head = threadIdx.x >> 5; head < args.heads; head += QKV_WARPS) {
+        float x[N];
+        load_head<N>(x, head_source(args, row, head, 32 * N), args.clamp);
+        finish_head<N>(x, args, args.q_norm, head, factor, shared);
+        (void)write_query<N>(args, row, head, x, scale);
     }
 }
 
@@ -357,6 +389,19 @@ static __device__ __forceinline__ bool find_place(const strata__qkv_args &args, 
     return true;
 }
 
+/* The largest magnitude that any lane of the block saw. */
+static __device__ __forceinline__ float block_maximum(float largest, float *partial)
+{
+    largest = warp_maximum(largest);
+    if ((threadIdx.x & 31) == 0)
+        partial[threadIdx.x >> 5] = largest;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < QKV_WARPS; i++)
+        largest = fmaxf(largest, partial[i]);
+    return largest;
+}
+
 /* N = head size / 32 */
 template <int N>
 static __global__ void __launch_bounds__(QKV_THREADS)
@@ -364,6 +409,10 @@ static __global__ void __launch_bounds__(QKV_THREADS)
 {
     __shared__ __align__(16) shared_row shared;
     row_place place;
+    float first[N] = {};
+    uint32_t warp = threadIdx.x >> 5, count = args.heads + 2 * args.kv.kv_heads;
+    if (warp < count)
+        load_head<N>(first, head_source(args, blockIdx.x, warp, 32 * N), args.clamp);
     if (!find_place(args, blockIdx.x, shared, place))
         return;
     if (args.rope_style != STRATA__ROPE_NONE)
@@ -375,18 +424,11 @@ static __global__ void __launch_bounds__(QKV_THREADS)
         k_factor = row_factor<N>(args.k + start, args.kv.kv_heads, args, shared.partial[1]);
     }
     __syncthreads();
-    write_keys_values<N>(args, place, k_factor, shared);
-    float largest = write_queries<N>(args, place.row, q_factor, 1.0f, shared);
+    float largest = write_heads<N>(args, place, first, q_factor, k_factor, shared);
     float scale = 1.0f;
     if (__syncthreads_or(largest > 65504.0f)) {
-        if ((threadIdx.x & 31) == 0)
-            shared.partial[0][threadIdx.x >> 5] = largest;
-        __syncthreads();
-#pragma unroll
-        for (int i = 0; i < QKV_WARPS; i++)
-            largest = fmaxf(largest, shared.partial[0][i]);
-        scale = row_scale(largest);
-        write_queries<N>(args, place.row, q_factor, scale, shared);
+        scale = row_scale(block_maximum(largest, shared.partial[0]));
+        write_scaled_queries<N>(args, place.row, q_factor, scale, shared);
     }
     if (threadIdx.x == 0 && args.q_out.scale)
         args.q_out.scale[place.row] = scale;
