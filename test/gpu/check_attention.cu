@@ -3,7 +3,7 @@
  * Attention and qkv on a GPU against float64: random inputs, poisoned outputs and caches, guard
  * zones, edge shapes, several segments, chunks that must give the same bits; then their speed.
  *
- *   check_attention [check] [time] [quick]
+ *   check_attention [check [small]] [time [quick]]      small: for slow tools; quick: one level
  */
 #include "attention_case.cuh"
 #include "check_qkv.cuh"
@@ -241,7 +241,9 @@ static const char *check_case(const strata__cuda_state &state, const attention_c
     if (!measure(out, scale, run_reference(c, m, a), c.head_size, a.heads, &whole, &row))
         return "not a number";
     t.worst = std::max(t.worst, whole);
-    if (whole > 1e-3 || row > 4e-3) {
+    /* Probabilities are rounded to half; q8_0 and float32 keys and values are too. */
+    double bound = c.format == STRATA__KV_F16 ? 6e-4 : 1.5e-3;
+    if (whole > bound || row > 4 * bound) {
         printf("error %.3e, of a row %.3e\n", whole, row);
         return "error";
     }
@@ -265,7 +267,7 @@ static void run_case(const strata__cuda_state &state, const attention_case &c, a
 }
 
 static void check_shapes(const strata__cuda_state &state, uint32_t format, uint32_t head_size,
-                         bool quick, attention_memory &m, tally &t)
+                         bool small, attention_memory &m, tally &t)
 {
     static const uint32_t windows[] = {0, 1, 16, 128, 0}, pages[] = {64, 128, 192};
     uint32_t turn = head_size / 32 + format;
@@ -273,7 +275,7 @@ static void check_shapes(const strata__cuda_state &state, uint32_t format, uint3
         for (uint32_t rows : {1u, 7u, 64u, 65u, 129u})
             for (uint32_t position : {0u, 63u, 5000u}) {
                 turn++;
-                if (quick && turn % 4 != 0)
+                if (small && (turn % 4 != 0 || position > 63))
                     continue;
                 attention_case c = {format,
                                     head_size,
@@ -310,7 +312,7 @@ static void check_shapes(const strata__cuda_state &state, uint32_t format, uint3
     run_case(state, many, m, t);
 }
 
-static uint32_t check_attention(strata__cuda_state state, bool quick)
+static uint32_t check_attention(strata__cuda_state state, bool small)
 {
     static attention_memory m;
     uint32_t failures = 0;
@@ -323,7 +325,7 @@ static uint32_t check_attention(strata__cuda_state state, bool quick)
                 continue;
             for (uint32_t head_size : {64u, 96u, 128u, 256u}) {
                 tally t;
-                check_shapes(state, format, head_size, quick, m, t);
+                check_shapes(state, format, head_size, small, m, t);
                 printf("attention level %u %-4s head %3u: %3u cases, %u failed, error up to %.2e\n",
                        level, format_name(format), head_size, t.cases, t.failures, t.worst);
                 fflush(stdout);
@@ -463,12 +465,12 @@ int main(int argc, char **argv)
         return 1;
     }
     printf("%s, Hopper kernels %s\n", device.name, state.hopper_attention ? "on" : "off");
-    bool quick = asked(argc, argv, "quick");
+    bool small = asked(argc, argv, "small");
     uint32_t failures = 0;
     if (asked(argc, argv, "check"))
-        failures = check_qkv(state) + check_attention(state, quick);
+        failures = check_qkv(state, small) + check_attention(state, small);
     if (asked(argc, argv, "time")) {
-        time_attention(state, quick);
+        time_attention(state, asked(argc, argv, "quick"));
         time_qkv(state);
     }
     printf(failures ? "FAILED\n" : "passed\n");

@@ -66,6 +66,7 @@ stage_session() {
 stage_sanitizer() {
     command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer"; return 77; }
     compute-sanitizer --tool memcheck --error-exitcode 1 "$build/check_kernels" check small $seed
+    compute-sanitizer --tool memcheck --error-exitcode 1 "$build/check_attention" check small
     compute-sanitizer --tool racecheck --error-exitcode 1 "$build/check_kernels" check small $seed
 }
 
