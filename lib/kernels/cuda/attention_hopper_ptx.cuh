@@ -43,9 +43,9 @@ template <int NT> static __device__ __forceinline__ void hold(float (&d)[NT][4])
 }
 
 /*
- * Describes an operand in shared memory whose rows of 128 bytes are swizzled over 1024 bytes, groups
- * of eight rows behind one another, and whose panels of 64 columns lie `PANEL_BYTES` apart. The low
- * word holds the address in units of 16 bytes, so that a step through the operand is one addition.
+ * Describes an operand in shared memory whose rows of 128 bytes are swizzled over 1024 bytes, in
+ * groups of eight rows behind one another, and whose panels of 64 columns lie `PANEL_BYTES` apart.
+ * The low word holds the address in units of 16 bytes: a step through the operand is one addition.
  */
 static __device__ __forceinline__ uint32_t operand_place(uint32_t address)
 {

@@ -318,7 +318,7 @@ static __device__ __forceinline__ bool keep_span(row_tile &tile, uint32_t split_
     return tile.first_key_block < tile.end_key_block;
 }
 
-/* Leaves the sums of a span for the merge: columns, then the maximum in powers of two and the sum. */
+/* Leaves the sums of a span for the merge: columns, then the maximum's exponent of two, the sum. */
 template <int NT>
 static __device__ __forceinline__ void
 write_partials(const strata__attention_args &args, const row_tile &tile, const float (&o)[NT][4],

@@ -22,8 +22,8 @@ static strata_status launch_tiles(KERNEL *kernel, cudaStream_t stream, uint32_t 
 
 /*
  * Tiles of 128 rows read less shared memory per product and share the decoding of a tile, but half
- * caches do as well with 64 rows on small cards, where two thread blocks then fit. Heads of 256 leave
- * registers for 64 rows only.
+ * caches do as well with 64 rows on small cards, where two thread blocks then fit. Heads of 256
+ * leave registers for 64 rows only.
  */
 template <int FORMAT, int HD> static __host__ __device__ constexpr bool has_large_tile()
 {

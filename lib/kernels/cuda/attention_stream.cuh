@@ -184,8 +184,8 @@ template <int FORMAT, int HD, int SLOTS, int THREADS> struct kv_stream {
     }
 
     /*
-     * Codes 2 * PAIR and 2 * PAIR + 1 of a word times the scale. A byte with the sign bit turned over
-     * below 0x64 is the half 1024 + 128 + code, so that the code as a half is exact and the product
+     * Codes 2 * PAIR and 2 * PAIR + 1 of a word times the scale. A byte with its sign bit turned
+     * over, below 0x64, is the half 1024 + 128 + code: the code as a half is exact, and the product
      * is rounded once.
      */
     template <int PAIR>
