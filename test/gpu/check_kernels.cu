@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check_kernels [check] [small] [bench] [seed=N] [only=decoders,dense,experts,rows,routing]
+ * check_kernels [check] [small] [bench] [seed=N] [level=80|0] [only=decoders,dense,experts,rows,routing]
  *
  * Checks and times the CUDA kernels, at both levels: those of sm_80 alone and the best of the
  * device. Exit code 0: all right, 1: something is wrong, 2: no answer, 77: no device.
@@ -51,6 +51,7 @@ int main(int argc, char **argv)
     bool check = false, bench = false, small = false;
     uint64_t seed = (uint64_t)std::chrono::steady_clock::now().time_since_epoch().count() % 1000000;
     std::string only;
+    std::vector<uint32_t> levels = {80, 0};
     int devices = 0, failures = 0;
     for (int i = 1; i < argc; i++) {
         check |= !strcmp(argv[i], "check");
@@ -58,6 +59,8 @@ int main(int argc, char **argv)
         small |= !strcmp(argv[i], "small");
         if (!strncmp(argv[i], "seed=", 5))
             seed = strtoull(argv[i] + 5, nullptr, 10);
+        if (!strncmp(argv[i], "level=", 6))
+            levels = {(uint32_t)strtoul(argv[i] + 6, nullptr, 10)};
         if (!strncmp(argv[i], "only=", 5))
             only = argv[i] + 5;
     }
@@ -65,7 +68,7 @@ int main(int argc, char **argv)
         printf("no CUDA device: skipped\n");
         return 77;
     }
-    for (uint32_t level : {80u, 0u}) {
+    for (uint32_t level : levels) {
         suite s = {open_kernels(level), level, seed, small};
         if (check)
             failures += run_checks(s, only);

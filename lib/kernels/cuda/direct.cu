@@ -12,16 +12,19 @@
 namespace
 {
 
-constexpr uint32_t WARPS = 8, BATCH = 8;
+constexpr uint32_t WARPS = 8, MAX_BATCH = 8;
+/* Chunks a lane has on their way for a single row. */
+constexpr uint32_t AHEAD = 4;
 
 /* sums[m][i] += the lane's part of in[row i] . weights of matrix m */
-template <int FORMAT>
+template <int FORMAT, uint32_t BATCH>
 __device__ __forceinline__ void
 multiply_rows(const strata__direct_args &args, const uint8_t *const (&blocks)[2],
               const uint16_t *const (&rows)[BATCH], uint32_t count, float (&sums)[2][BATCH])
 {
     constexpr uint32_t PARTS = block_shape<FORMAT>::VALUES / 8;
     const void *grid = codebook<FORMAT>::source();
+#pragma unroll(BATCH == 1 ? AHEAD : 1)
     for (uint32_t chunk = threadIdx.x % 32; chunk < args.product.inputs / 8; chunk += 32) {
         uint64_t at = (uint64_t)(chunk / PARTS) * block_shape<FORMAT>::BYTES;
         float weights[2][8];
@@ -72,10 +75,10 @@ __device__ __forceinline__ void store_output(const strata__direct_args &direct, 
     *out = args.mode == STRATA__DENSE_ADD_F32 ? *out + y : y;
 }
 
-/* Grid: groups of outputs, experts. */
-template <int FORMAT>
-__global__ __launch_bounds__(WARPS *
-                             32) void direct(const __grid_constant__ strata__direct_args args)
+/* Grid: groups of outputs, experts. BATCH rows are multiplied at once; the bits do not show it. */
+template <int FORMAT, uint32_t BATCH>
+__global__ void __launch_bounds__(WARPS * 32)
+    direct(const __grid_constant__ strata__direct_args args)
 {
     const strata__product_args &product = args.product;
     uint32_t lane = threadIdx.x % 32, column = blockIdx.x * WARPS + threadIdx.x / 32;
@@ -102,7 +105,7 @@ __global__ __launch_bounds__(WARPS *
         for (uint32_t i = 0; i < BATCH; i++)
             rows[i] = product.in +
                       (uint64_t)input_row(product, row + (i < count ? i : 0)) * product.inputs;
-        multiply_rows<FORMAT>(args, blocks, rows, count, sums);
+        multiply_rows<FORMAT, BATCH>(args, blocks, rows, count, sums);
         float own = 0.0f, own_up = 0.0f;
 #pragma unroll
         for (uint32_t i = 0; i < BATCH; i++) {
@@ -118,12 +121,12 @@ __global__ __launch_bounds__(WARPS *
 
 typedef void (*direct_kernel)(strata__direct_args);
 
-direct_kernel kernel_of(uint32_t format)
+template <uint32_t BATCH> direct_kernel kernel_of(uint32_t format)
 {
     switch (format) {
 #define STRATA__CASE(f)                                                                            \
     case f:                                                                                        \
-        return direct<f>;
+        return direct<f, BATCH>;
         STRATA__FOR_EACH_FORMAT(STRATA__CASE)
 #undef STRATA__CASE
     default:
@@ -136,7 +139,9 @@ direct_kernel kernel_of(uint32_t format)
 strata_status strata__cuda_direct_load(void)
 {
     const void *kernels[] = {
-#define STRATA__KERNEL(f) reinterpret_cast<const void *>(direct<f>),
+#define STRATA__KERNEL(f)                                                                          \
+    reinterpret_cast<const void *>(direct<f, 1>),                                                  \
+        reinterpret_cast<const void *>(direct<f, MAX_BATCH>),
         STRATA__FOR_EACH_FORMAT(STRATA__KERNEL)
 #undef STRATA__KERNEL
     };
@@ -146,6 +151,10 @@ strata_status strata__cuda_direct_load(void)
 strata_status strata__cuda_direct(cudaStream_t stream, const strata__direct_args *args)
 {
     dim3 grid((args->product.outputs + WARPS - 1) / WARPS, args->product.range.experts);
-    kernel_of(args->matrix[0].format)<<<grid, WARPS * 32, 0, stream>>>(*args);
+    /* With about a row an expert a batch would hold little else. */
+    bool single = args->product.range.rows <= args->product.range.experts;
+    direct_kernel kernel = single ? kernel_of<1>(args->matrix[0].format)
+                                  : kernel_of<MAX_BATCH>(args->matrix[0].format);
+    kernel<<<grid, WARPS * 32, 0, stream>>>(*args);
     return strata__cuda_status(cudaGetLastError(), "multiplying few rows");
 }

@@ -11,8 +11,8 @@ constexpr uint32_t THREADS = 256;
 
 /* Grid: rows. */
 template <int FORMAT>
-__global__
-__launch_bounds__(THREADS) void float_rows(const __grid_constant__ strata__float_rows_args args)
+__global__ void __launch_bounds__(THREADS)
+    float_rows(const __grid_constant__ strata__float_rows_args args)
 {
     constexpr uint32_t PARTS = block_shape<FORMAT>::VALUES / 8;
     uint64_t row_bytes =

@@ -23,8 +23,8 @@ __device__ __forceinline__ void rows_of_block(uint32_t rows, uint32_t *first, ui
 }
 
 /* counts[block][expert] */
-__global__
-__launch_bounds__(THREADS) void count_rows(const __grid_constant__ strata__group_args args)
+__global__ void __launch_bounds__(THREADS)
+    count_rows(const __grid_constant__ strata__group_args args)
 {
     extern __shared__ uint32_t counts[];
     uint32_t first, end;
@@ -42,8 +42,8 @@ __launch_bounds__(THREADS) void count_rows(const __grid_constant__ strata__group
 }
 
 /* One block of MAX_EXPERTS threads: counts become the first place of each block's rows. */
-__global__
-__launch_bounds__(MAX_EXPERTS) void place_blocks(const __grid_constant__ strata__group_args args)
+__global__ void __launch_bounds__(MAX_EXPERTS)
+    place_blocks(const __grid_constant__ strata__group_args args)
 {
     __shared__ uint32_t warp_sums[32];
     uint32_t *counts = static_cast<uint32_t *>(args.scratch);
@@ -92,8 +92,8 @@ __launch_bounds__(MAX_EXPERTS) void place_blocks(const __grid_constant__ strata_
 }
 
 /* Places the block's rows, BATCH at a time. */
-__global__
-__launch_bounds__(THREADS) void place_rows(const __grid_constant__ strata__group_args args)
+__global__ void __launch_bounds__(THREADS)
+    place_rows(const __grid_constant__ strata__group_args args)
 {
     extern __shared__ uint32_t shared[];
     uint32_t *place = shared, *bits = shared + args.experts; /* bits[expert][WORDS] */

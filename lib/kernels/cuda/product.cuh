@@ -172,6 +172,28 @@ static __device__ __forceinline__ void store_pair(const strata__product_args &ar
         out[1] = args.mode == STRATA__DENSE_ADD_F32 ? out[1] + y1 : y1;
 }
 
+/* Stores or adds whole columns without a bias: what nearly every tile of most models needs. */
+template <int COUNT, bool ADD>
+static __device__ __forceinline__ void store_whole_row(float *out, float factor, int half,
+                                                       const float (&sums)[COUNT][4])
+{
+    constexpr int BATCH = COUNT < 8 ? COUNT : 8;
+#pragma unroll
+    for (int first = 0; first < COUNT; first += BATCH) {
+        float2 old[BATCH];
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+            old[j] = ADD ? *reinterpret_cast<const float2 *>(out + 8 * (first + j)) : float2{0, 0};
+#pragma unroll
+        for (int j = 0; j < BATCH; j++) {
+            float y0 = sums[first + j][2 * half] * factor;
+            float y1 = sums[first + j][2 * half + 1] * factor;
+            *reinterpret_cast<float2 *>(out + 8 * (first + j)) =
+                ADD ? float2{old[j].x + y0, old[j].y + y1} : float2{y0, y1};
+        }
+    }
+}
+
 /*
  * The sums of a strip: rows `row` and `row + 8` of the tile, image columns `column` + 8 j + 2 q +
  * {0, 1} for lane = 4 r + q of the warp, as sums[j][0, 1] and sums[j][2, 3]. Whole warps call it.
@@ -183,6 +205,8 @@ static __device__ __forceinline__ void store_strip(const strata__product_args &a
 {
     uint32_t q = threadIdx.x % 4, expert = args.range.first_expert + tile.expert;
     float expert_scale = args.expert_scale ? args.expert_scale[expert] : 1.0f;
+    bool whole = !args.bias && args.mode != STRATA__DENSE_STORE_ROWS && args.out_stride % 2 == 0 &&
+                 column + 8 * COUNT <= args.end;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         if (row + 8 * h >= tile.rows)
@@ -191,6 +215,14 @@ static __device__ __forceinline__ void store_strip(const strata__product_args &a
         float in_scale = args.in_scale ? args.in_scale[input_row(args, sorted)] : 1.0f;
         float factor =
             args.alpha * expert_scale * (args.row_factor ? args.row_factor[out_row] : 1.0f);
+        if (whole) {
+            float *out = args.out + (uint64_t)out_row * args.out_stride + column + 2 * q;
+            if (args.mode == STRATA__DENSE_ADD_F32)
+                store_whole_row<COUNT, true>(out, in_scale * factor, h, sums);
+            else
+                store_whole_row<COUNT, false>(out, in_scale * factor, h, sums);
+            continue;
+        }
         float inverse = args.fix ? 1.0f / args.out_scale[out_row] : 1.0f;
 #pragma unroll
         for (int j = 0; j < COUNT; j++) {
@@ -219,6 +251,44 @@ static __device__ __forceinline__ uint32_t hidden_pair(const strata__product_arg
     return pack_halves(row_value(args, row, inverse, v0), row_value(args, row, inverse, v1));
 }
 
+/* Neighbouring lanes exchange, so that each has four values of one of two groups of outputs. */
+static __device__ __forceinline__ uint2 exchange_pairs(uint32_t first, uint32_t second,
+                                                       uint32_t odd)
+{
+    uint32_t other = __shfl_xor_sync(0xffffffffu, odd ? first : second, 1);
+    return odd ? uint2{other, second} : uint2{first, other};
+}
+
+/* SwiGLU of whole columns without biases; the scale of a row beyond half's range is raised once. */
+template <int COUNT>
+static __device__ __forceinline__ void
+store_whole_hidden(const strata__product_args &args, uint32_t out_row, uint32_t column,
+                   float in_scale, bool valid, int half, const float (&sums)[COUNT][4])
+{
+    uint32_t q = threadIdx.x % 4, odd = q & 1;
+    uint16_t *out =
+        args.out_rows + (uint64_t)out_row * args.outputs + column / 2 + 8 * odd + 2 * (q & 2);
+    float largest = 0.0f;
+#pragma unroll
+    for (int j = 0; j < COUNT; j += 4) {
+        uint32_t halves[2];
+#pragma unroll
+        for (int p = 0; p < 2; p++) {
+            const float *gate = &sums[j + 2 * p][2 * half], *up = &sums[j + 2 * p + 1][2 * half];
+            float v0 = activate(STRATA__ACT_SWIGLU, gate[0] * in_scale, up[0] * in_scale);
+            float v1 = activate(STRATA__ACT_SWIGLU, gate[1] * in_scale, up[1] * in_scale);
+            largest = fmaxf(largest, fmaxf(fabsf(v0), fabsf(v1)));
+            halves[p] = pack_halves(v0, v1);
+        }
+        uint2 four = exchange_pairs(halves[0], halves[1], odd);
+        if (valid)
+            *reinterpret_cast<uint2 *>(out + 4 * j) = four;
+    }
+    if (valid && largest > HALF_MAX)
+        atomicMax(reinterpret_cast<int *>(args.out_scale + out_row),
+                  __float_as_int(row_scale_of(largest)));
+}
+
 /*
  * As above for a paired image: sums[j] with even j are of gate, those after of up. Neighbouring
  * lanes exchange what they have so that each stores eight bytes and a row's lanes 32.
@@ -230,12 +300,18 @@ store_paired_strip(const strata__product_args &args, const product_tile &tile, u
 {
     static_assert(COUNT % 4 == 0, "two groups of outputs are exchanged");
     uint32_t q = threadIdx.x % 4, odd = q & 1, expert = args.range.first_expert + tile.expert;
+    bool whole = !args.bias && !args.up_bias && !args.fix &&
+                 args.activation == STRATA__ACT_SWIGLU && (column + 8 * COUNT) / 2 <= args.end;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         bool valid = row + 8 * h < tile.rows;
         uint32_t sorted = tile.first_row + (valid ? row + 8 * h : 0);
         uint32_t out_row = sorted - args.range.first_row;
         float in_scale = args.in_scale ? args.in_scale[input_row(args, sorted)] : 1.0f;
+        if (whole) {
+            store_whole_hidden(args, out_row, column, in_scale, valid, h, sums);
+            continue;
+        }
         float inverse = args.fix ? 1.0f / args.out_scale[out_row] : 1.0f;
 #pragma unroll
         for (int j = 0; j < COUNT; j += 4) {
@@ -249,8 +325,7 @@ store_paired_strip(const strata__product_args &args, const product_tile &tile, u
                         hidden_pair(args, out_row, (uint64_t)expert * args.outputs + c, in_scale,
                                     inverse, &sums[j + 2 * p][2 * h], &sums[j + 2 * p + 1][2 * h]);
             }
-            uint32_t other = __shfl_xor_sync(0xffffffffu, odd ? halves[0] : halves[1], 1);
-            uint2 four = odd ? uint2{other, halves[1]} : uint2{halves[0], other};
+            uint2 four = exchange_pairs(halves[0], halves[1], odd);
             uint32_t c = first + 8 * odd + 2 * (q & 2);
             if (valid && c < args.end)
                 *reinterpret_cast<uint2 *>(args.out_rows + (uint64_t)out_row * args.outputs + c) =

@@ -126,8 +126,8 @@ __device__ __forceinline__ void multiply_stage(float (&sums)[4][4][4], uint32_t 
 }
 
 template <bool PAIRED>
-__global__ __launch_bounds__(THREADS,
-                             1) void product(const __grid_constant__ strata__product_args args)
+__global__ void __launch_bounds__(THREADS, 1)
+    product(const __grid_constant__ strata__product_args args)
 {
     extern __shared__ __align__(1024) uint8_t stages[];
     __shared__ tile_table table;

@@ -21,14 +21,12 @@ namespace
 {
 
 constexpr uint32_t GROUP = 128, THREADS = 3 * GROUP;
-constexpr uint32_t STAGES = 4, LAG = 2;
+constexpr uint32_t STAGES = 4, MAX_PENDING = 3;
 constexpr uint32_t TILE_SLABS = 2;
 constexpr uint32_t STAGE_BYTES = (1 + TILE_SLABS) * STRATA__BLOCK_BYTES;
 constexpr uint32_t SHARED_BYTES = STAGES * STAGE_BYTES;
 constexpr uint32_t COPIES = STRATA__BLOCK_BYTES / 16 / GROUP; /* of rows, a loading thread */
 constexpr uint32_t HALF_TILE = STRATA__TILE_ROWS / 2;
-
-static_assert(LAG <= STAGES - 2, "see above");
 
 struct shared_state {
     uint64_t full[STAGES];
@@ -53,9 +51,15 @@ __device__ __forceinline__ void commit_copies()
     asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
 
-template <uint32_t PENDING> __device__ __forceinline__ void wait_copies()
+/* All but the latest `pending` groups of the thread's copies have landed. */
+__device__ __forceinline__ void wait_copies(uint32_t pending)
 {
-    asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
+    if (pending == 0)
+        asm volatile("cp.async.wait_group 0;\n" ::: "memory");
+    else if (pending == 1)
+        asm volatile("cp.async.wait_group 1;\n" ::: "memory");
+    else
+        asm volatile("cp.async.wait_group 2;\n" ::: "memory");
 }
 
 /* A place in the ring of stages. */
@@ -79,14 +83,21 @@ __device__ __forceinline__ uint32_t empty_of(uint32_t barriers, uint32_t stage)
     return barriers + (STAGES + stage) * 8;
 }
 
-/* The thread's copies have landed, and it lets the tensor cores see them. */
-__device__ __forceinline__ void hand_over(uint32_t full)
-{
-    fence_async_proxy();
-    __syncwarp();
-    if (threadIdx.x % 32 == 0)
-        barrier_arrive(full);
-}
+/* Stages of a loading warp whose copies are on their way. */
+struct pending_stages {
+    ring_place oldest;
+    uint32_t count;
+
+    __device__ __forceinline__ void hand_over_oldest(uint32_t barriers)
+    {
+        wait_copies(--count);
+        fence_async_proxy();
+        __syncwarp();
+        if (threadIdx.x % 32 == 0)
+            barrier_arrive(full_of(barriers, oldest.stage));
+        oldest.advance();
+    }
+};
 
 __device__ __forceinline__ void load_image(const strata__product_args &args,
                                            const product_tile &tile, uint32_t k_blocks,
@@ -107,9 +118,10 @@ __device__ __forceinline__ void load_tiles(const strata__product_args &args,
                                            const tile_table &table, uint32_t barriers,
                                            uint32_t stages, uint32_t columns, uint32_t k_blocks)
 {
-    uint32_t r = threadIdx.x / 8, c = threadIdx.x % 8, index = blockIdx.x, started = 0;
+    uint32_t r = threadIdx.x / 8, c = threadIdx.x % 8, index = blockIdx.x;
     uint32_t target = r * 128 + ((c ^ (r & 7)) << 4);
-    ring_place place = {0, 0}, due = {0, 0};
+    ring_place place = {0, 0};
+    pending_stages pending = {{0, 0}, 0};
     product_tile tile;
     while (next_tile(table, args, columns, &index, &tile)) {
         const uint16_t *row[COPIES];
@@ -121,8 +133,12 @@ __device__ __forceinline__ void load_tiles(const strata__product_args &args,
         }
         for (uint32_t block = 0; block < k_blocks; block++) {
             uint32_t stage = stages + place.stage * STAGE_BYTES;
+            uint32_t empty = empty_of(barriers, place.stage);
             bool inside = block * STRATA__BLOCK_VALUES + c * 8 < args.inputs;
-            barrier_wait(empty_of(barriers, place.stage), place.parity ^ 1);
+            while (pending.count > 0 &&
+                   !__all_sync(0xffffffffu, barrier_test(empty, place.parity ^ 1)))
+                pending.hand_over_oldest(barriers);
+            barrier_wait(empty, place.parity ^ 1);
             if (threadIdx.x == 0)
                 load_image(args, tile, k_blocks, block, stage, full_of(barriers, place.stage));
 #pragma unroll
@@ -133,16 +149,12 @@ __device__ __forceinline__ void load_tiles(const strata__product_args &args,
             }
             commit_copies();
             place.advance();
-            if (++started > LAG) {
-                wait_copies<LAG>();
-                hand_over(full_of(barriers, due.stage));
-                due.advance();
-            }
+            if (++pending.count == MAX_PENDING)
+                pending.hand_over_oldest(barriers);
         }
     }
-    wait_copies<0>();
-    for (; due.stage != place.stage; due.advance())
-        hand_over(full_of(barriers, due.stage));
+    while (pending.count > 0)
+        pending.hand_over_oldest(barriers);
 }
 
 __device__ __forceinline__ void leave_stage(uint32_t empty)
@@ -204,8 +216,8 @@ __device__ __forceinline__ void multiply_tiles(const strata__product_args &args,
 }
 
 template <bool PAIRED>
-__global__ __launch_bounds__(THREADS,
-                             1) void product(const __grid_constant__ strata__product_args args)
+__global__ void __launch_bounds__(THREADS, 1)
+    product(const __grid_constant__ strata__product_args args)
 {
     extern __shared__ __align__(1024) uint8_t stage_memory[];
     __shared__ shared_state state;

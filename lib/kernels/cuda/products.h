@@ -49,7 +49,6 @@ typedef struct strata__decode_args {
     float *row_scale;  /* set to 1 for all rows of the range, or NULL */
     const float *only; /* decode an expert only if one of its rows has a scale above 1, or NULL */
     uint32_t matrices; /* 2: a paired image */
-    uint32_t first_matrix;
     uint32_t inputs;
     uint32_t outputs; /* of each matrix */
     uint32_t first_slab;

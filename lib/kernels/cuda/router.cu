@@ -37,42 +37,57 @@ __device__ __forceinline__ void scatter(float (&tile)[STEP][PITCH], uint32_t row
     tile[k + 3][row] = v.w;
 }
 
-/* Grid: tiles of experts, tiles of rows. */
-__global__ __launch_bounds__(THREADS) void router(const __grid_constant__ router_launch launch)
+/* What a thread brings of a step: two groups of four values of rows and of weights, and the gains. */
+struct router_step {
+    float4 x[2], w[2], gain;
+};
+
+__device__ __forceinline__ router_step load_step(const router_launch &launch, uint32_t k)
 {
-    __shared__ __align__(16) float a[STEP][PITCH], b[STEP][PITCH];
+    const strata__router_args &args = launch.args;
+    uint32_t inputs = args.weight.inputs, r = threadIdx.x / 8;
+    router_step step;
+    step.gain = load_four(args.norm, 0, 1, k, inputs);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        step.x[i] = load_four(args.x, blockIdx.y * TILE + r + 32 * i, args.rows, k, inputs);
+        step.w[i] =
+            load_four(launch.weights, blockIdx.x * TILE + r + 32 * i, launch.experts, k, inputs);
+    }
+    return step;
+}
+
+/* Grid: tiles of experts, tiles of rows. The next step is read while this one is multiplied. */
+__global__ void __launch_bounds__(THREADS) router(const __grid_constant__ router_launch launch)
+{
+    __shared__ __align__(16) float a[2][STEP][PITCH], b[2][STEP][PITCH];
     const strata__router_args &args = launch.args;
     uint32_t inputs = args.weight.inputs, k_of = threadIdx.x % 8 * 4, r_of = threadIdx.x / 8;
     uint32_t first_row = blockIdx.y * TILE, first_column = blockIdx.x * TILE;
     uint32_t tx = threadIdx.x % 16, ty = threadIdx.x / 16;
-    float4 next_a[2], next_b[2], gain;
     float inverse_rms[2], sums[4][4] = {};
     for (int i = 0; i < 2; i++) {
         uint32_t row = first_row + r_of + 32 * i;
         inverse_rms[i] = row < args.rows ? args.inv_rms[row] : 0.0f;
     }
-    for (uint32_t k = 0; k < inputs; k += STEP) {
-        gain = load_four(args.norm, 0, 1, k + k_of, inputs);
+    router_step step = load_step(launch, k_of);
+    for (uint32_t k = 0, buffer = 0; k < inputs; k += STEP, buffer ^= 1) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            next_a[i] = load_four(args.x, first_row + r_of + 32 * i, args.rows, k + k_of, inputs);
-            next_b[i] = load_four(launch.weights, first_column + r_of + 32 * i, launch.experts,
-                                  k + k_of, inputs);
-            next_a[i] = {
-                next_a[i].x * inverse_rms[i] * gain.x, next_a[i].y * inverse_rms[i] * gain.y,
-                next_a[i].z * inverse_rms[i] * gain.z, next_a[i].w * inverse_rms[i] * gain.w};
+            float4 x = step.x[i], gain = step.gain;
+            float inverse = inverse_rms[i];
+            scatter(a[buffer], r_of + 32 * i, k_of,
+                    {x.x * inverse * gain.x, x.y * inverse * gain.y, x.z * inverse * gain.z,
+                     x.w * inverse * gain.w});
+            scatter(b[buffer], r_of + 32 * i, k_of, step.w[i]);
         }
         __syncthreads();
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            scatter(a, r_of + 32 * i, k_of, next_a[i]);
-            scatter(b, r_of + 32 * i, k_of, next_b[i]);
-        }
-        __syncthreads();
+        if (k + STEP < inputs)
+            step = load_step(launch, k + STEP + k_of);
 #pragma unroll 8
         for (uint32_t j = 0; j < STEP; j++) {
-            float4 x = *reinterpret_cast<const float4 *>(&a[j][4 * ty]);
-            float4 w = *reinterpret_cast<const float4 *>(&b[j][4 * tx]);
+            float4 x = *reinterpret_cast<const float4 *>(&a[buffer][j][4 * ty]);
+            float4 w = *reinterpret_cast<const float4 *>(&b[buffer][j][4 * tx]);
             const float xs[4] = {x.x, x.y, x.z, x.w}, ws[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
             for (int r = 0; r < 4; r++)

@@ -43,7 +43,7 @@ __device__ __forceinline__ void store_row(const strata__rows &out, uint32_t widt
 }
 
 template <int FOURS>
-__global__ __launch_bounds__(THREADS) void norm(const __grid_constant__ strata__norm_args args)
+__global__ void __launch_bounds__(THREADS) norm(const __grid_constant__ strata__norm_args args)
 {
     const float4 *x = reinterpret_cast<const float4 *>(args.x + (uint64_t)blockIdx.x * args.width);
     const float4 *weight = reinterpret_cast<const float4 *>(args.weight);
@@ -72,8 +72,8 @@ __global__ __launch_bounds__(THREADS) void norm(const __grid_constant__ strata__
 }
 
 template <int FOURS>
-__global__
-__launch_bounds__(THREADS) void activate_rows(const __grid_constant__ strata__activate_args args)
+__global__ void __launch_bounds__(THREADS)
+    activate_rows(const __grid_constant__ strata__activate_args args)
 {
     const float *gate = args.gate + (uint64_t)blockIdx.x * args.stride;
     const float *up = args.up + (uint64_t)blockIdx.x * args.stride;
@@ -99,8 +99,8 @@ struct row_parts {
     uint32_t count;
 };
 
-__global__
-__launch_bounds__(THREADS) void combine(const __grid_constant__ strata__combine_args args)
+__global__ void __launch_bounds__(THREADS)
+    combine(const __grid_constant__ strata__combine_args args)
 {
     __shared__ row_parts parts;
     if (threadIdx.x == 0) {
@@ -134,7 +134,7 @@ __launch_bounds__(THREADS) void combine(const __grid_constant__ strata__combine_
     }
 }
 
-__global__ __launch_bounds__(THREADS) void fill(float *values, uint32_t count, float value)
+__global__ void __launch_bounds__(THREADS) fill(float *values, uint32_t count, float value)
 {
     uint32_t i = blockIdx.x * THREADS + threadIdx.x;
     if (i < count)

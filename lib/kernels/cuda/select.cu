@@ -131,8 +131,8 @@ __device__ __forceinline__ void write_choice(const strata__select_args &args, ui
 }
 
 template <int COUNT>
-__global__ __launch_bounds__(WARPS *
-                             32) void select(const __grid_constant__ strata__select_args args)
+__global__ void __launch_bounds__(WARPS * 32)
+    select(const __grid_constant__ strata__select_args args)
 {
     extern __shared__ float shared[];
     uint32_t row = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
