@@ -312,9 +312,10 @@ int check_experts(const suite &s)
 {
     const uint32_t fp16 = STRATA__PATH_FP16, direct = STRATA__PATH_DIRECT;
     const std::vector<uint32_t> ragged = {0, 5, 200, 64, 1, 0, 129, 300, 0};
+    const std::vector<uint32_t> many = {300, 0, 129, 700, 257};
     const std::vector<uint32_t> few = {1, 0, 3, 9, 16, 2};
     int failures = 0;
-    tally formats, scratch, few_rows, wide, large;
+    tally formats, scratch, many_rows, few_rows, wide, large;
     for (uint32_t f : all_formats) {
         if (s.leaves_out(f))
             continue;
@@ -329,6 +330,11 @@ int check_experts(const suite &s)
                    {STRATA__Q4_K, STRATA__Q4_K, STRATA__Q4_0, 512, 288, ragged, 0, fp16, true,
                     slabs, 0.2f},
                    scratch);
+    for (uint32_t slabs : {1u, 3u, 1000u})
+        check_case(s,
+                   {STRATA__IQ2_XS, STRATA__IQ2_XS, STRATA__IQ2_XS, 512, 256, many, 0, fp16, false,
+                    slabs, 0.2f},
+                   many_rows);
     for (uint32_t activation : {0u, 1u, 2u})
         check_case(s,
                    {STRATA__MXFP4, STRATA__MXFP4, STRATA__MXFP4, 640, 736, few, activation, direct,
@@ -364,6 +370,7 @@ int check_experts(const suite &s)
                        large);
     close_tally(formats, "experts, every format", &failures);
     close_tally(scratch, "experts, scratch of any size", &failures);
+    close_tally(many_rows, "experts, many rows", &failures);
     close_tally(few_rows, "experts, direct", &failures);
     close_tally(wide, "experts, wide and mixed", &failures);
     close_tally(large, "experts, beyond half's range", &failures);

@@ -50,29 +50,79 @@ __device__ __forceinline__ bool expert_wanted(const strata__decode_args &args, u
     return __syncthreads_or(scaled);
 }
 
-/* One row of the image and where its weights come from; blocks NULL: not this launch's. */
-struct image_row {
-    const uint8_t *blocks;
+/*
+ * A warp's rows of the image: `at` + 8 i, of one slab. In a paired image even i are of the first
+ * matrix and odd ones of the second. `source` are the first two rows' blocks, `step` leads to the
+ * same rows two later; `valid` has a bit for each row that exists and has the launch's format.
+ */
+struct warp_rows {
+    const uint8_t *source[2];
     uint8_t *image;
+    uint32_t step;
+    uint32_t valid;
 };
 
-/* Image row `at` of the slabs of expert `e`. */
 template <int FORMAT>
-__device__ __forceinline__ image_row find_row(const strata__decode_args &args, uint32_t e,
-                                              uint32_t at, uint32_t k_blocks)
+__device__ __forceinline__ warp_rows find_rows(const strata__decode_args &args, uint32_t at,
+                                               uint32_t k_blocks)
 {
-    uint32_t m = args.matrices == 2 ? at / 8 % 2 : 0;
-    uint32_t row = args.first_slab * (STRATA__SLAB_ROWS / args.matrices) +
-                   (args.matrices == 2 ? at / 16 * 8 + at % 8 : at);
-    const strata__cuda_matrix &matrix = args.matrix[m];
-    if (row >= args.outputs || at >= args.slabs * STRATA__SLAB_ROWS || matrix.format != FORMAT)
-        return {nullptr, nullptr};
-    uint64_t row_bytes =
-        (uint64_t)(args.inputs / block_shape<FORMAT>::VALUES) * block_shape<FORMAT>::BYTES;
-    const void *data = matrix.blobs ? matrix.blobs[args.range.first_expert + e] : matrix.data;
-    uint64_t slab = (uint64_t)e * args.slabs + at / STRATA__SLAB_ROWS;
-    return {static_cast<const uint8_t *>(data) + row * row_bytes,
-            args.image + slab * k_blocks * STRATA__BLOCK_BYTES + at % STRATA__SLAB_ROWS * 128};
+    uint32_t row_bytes = args.inputs / block_shape<FORMAT>::VALUES * block_shape<FORMAT>::BYTES;
+    bool paired = args.matrices == 2;
+    uint32_t first = args.first_slab * (STRATA__SLAB_ROWS / args.matrices) +
+                     (paired ? at / 16 * 8 + at % 8 : at);
+    uint64_t slab = (uint64_t)blockIdx.y * args.slabs + at / STRATA__SLAB_ROWS;
+    warp_rows rows;
+    rows.image = args.image + slab * k_blocks * STRATA__BLOCK_BYTES + at % STRATA__SLAB_ROWS * 128;
+    rows.step = (paired ? 8 : 16) * row_bytes;
+    rows.valid = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < WARP_ROWS; i++) {
+        const strata__cuda_matrix &matrix = args.matrix[paired ? i % 2 : 0];
+        uint32_t row = first + (paired ? i / 2 * 8 : i * 8);
+        if (matrix.format == FORMAT && row < args.outputs &&
+            at + 8 * i < args.slabs * STRATA__SLAB_ROWS)
+            rows.valid |= 1u << i;
+        if (i >= 2)
+            continue;
+        const void *data =
+            matrix.blobs ? matrix.blobs[args.range.first_expert + blockIdx.y] : matrix.data;
+        rows.source[i] = static_cast<const uint8_t *>(data) + (uint64_t)row * row_bytes;
+    }
+    return rows;
+}
+
+/*
+ * COUNT rows from row FIRST on. The loop has no branches, so that the reads of all its rows are on
+ * their way together.
+ */
+template <int FORMAT, uint32_t FIRST, uint32_t COUNT>
+__device__ __forceinline__ void decode_rows(const warp_rows &rows, uint32_t inputs,
+                                            uint32_t k_blocks, const void *grid)
+{
+    constexpr uint32_t PARTS = block_shape<FORMAT>::VALUES / 8;
+    uint32_t swizzle = threadIdx.x / 32 & 7, chunk = threadIdx.x % 32;
+    for (; chunk < inputs / 8; chunk += 32) {
+        uint32_t source = chunk / PARTS * block_shape<FORMAT>::BYTES;
+        uint32_t target = chunk / 8 * STRATA__BLOCK_BYTES + ((chunk % 8) ^ swizzle) * 16;
+        uint4 halves[COUNT];
+#pragma unroll
+        for (uint32_t i = 0; i < COUNT; i++) {
+            float v[8];
+            decode8<FORMAT>(rows.source[(FIRST + i) % 2] + ((FIRST + i) / 2 * rows.step + source),
+                            chunk % PARTS, grid, v);
+            halves[i] = {pack_halves(v[0], v[1]), pack_halves(v[2], v[3]), pack_halves(v[4], v[5]),
+                         pack_halves(v[6], v[7])};
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < COUNT; i++)
+            *reinterpret_cast<uint4 *>(rows.image + (target + (FIRST + i) * 1024)) = halves[i];
+    }
+    for (; chunk < k_blocks * 8; chunk += 32) {
+        uint32_t target = chunk / 8 * STRATA__BLOCK_BYTES + ((chunk % 8) ^ swizzle) * 16;
+#pragma unroll
+        for (uint32_t i = 0; i < COUNT; i++)
+            *reinterpret_cast<uint4 *>(rows.image + (target + (FIRST + i) * 1024)) = {0, 0, 0, 0};
+    }
 }
 
 /* Grid: groups of image rows, experts. The block's warps take neighbouring rows. */
@@ -80,38 +130,29 @@ template <int FORMAT>
 __global__ void __launch_bounds__(WARPS * 32, 4)
     decode_image(const __grid_constant__ strata__decode_args args)
 {
-    constexpr uint32_t PARTS = block_shape<FORMAT>::VALUES / 8;
     __shared__ uint4 shared[codebook<FORMAT>::WORDS];
-    uint32_t warp = threadIdx.x / 32,
-             k_blocks = (args.inputs + STRATA__BLOCK_VALUES - 1) / STRATA__BLOCK_VALUES;
+    uint32_t k_blocks = (args.inputs + STRATA__BLOCK_VALUES - 1) / STRATA__BLOCK_VALUES;
     if (args.row_scale)
         reset_row_scales(args);
     if (!expert_wanted(args, blockIdx.y))
         return;
     codebook<FORMAT>::load(shared);
-    image_row rows[WARP_ROWS];
-#pragma unroll
-    for (uint32_t i = 0; i < WARP_ROWS; i++)
-        rows[i] = find_row<FORMAT>(args, blockIdx.y, blockIdx.x * BLOCK_ROWS + i * WARPS + warp,
-                                   k_blocks);
-    for (uint32_t chunk = threadIdx.x % 32; chunk < k_blocks * 8; chunk += 32) {
-        uint32_t source = chunk / PARTS * block_shape<FORMAT>::BYTES;
-        uint32_t target = chunk / 8 * STRATA__BLOCK_BYTES + ((chunk % 8) ^ (warp & 7)) * 16;
-#pragma unroll
-        for (uint32_t i = 0; i < WARP_ROWS; i++) {
-            float v[8] = {};
-            if (!rows[i].blocks)
-                continue;
-            if (chunk * 8 < args.inputs)
-                decode8<FORMAT>(rows[i].blocks + source, chunk % PARTS, shared, v);
-            *reinterpret_cast<uint4 *>(rows[i].image +
-                                       target) = {pack_halves(v[0], v[1]), pack_halves(v[2], v[3]),
-                                                  pack_halves(v[4], v[5]), pack_halves(v[6], v[7])};
-        }
+    warp_rows rows = find_rows<FORMAT>(args, blockIdx.x * BLOCK_ROWS + threadIdx.x / 32, k_blocks);
+    if (rows.valid == (1u << WARP_ROWS) - 1) {
+        decode_rows<FORMAT, 0, WARP_ROWS>(rows, args.inputs, k_blocks, shared);
+        return;
     }
+    if (rows.valid & 1)
+        decode_rows<FORMAT, 0, 1>(rows, args.inputs, k_blocks, shared);
+    if (rows.valid & 2)
+        decode_rows<FORMAT, 1, 1>(rows, args.inputs, k_blocks, shared);
+    if (rows.valid & 4)
+        decode_rows<FORMAT, 2, 1>(rows, args.inputs, k_blocks, shared);
+    if (rows.valid & 8)
+        decode_rows<FORMAT, 3, 1>(rows, args.inputs, k_blocks, shared);
 }
 
-static_assert(WARPS == 8, "a warp's rows share their place in groups of eight");
+static_assert(WARPS == 8 && WARP_ROWS == 4, "a warp has rows of four groups of eight");
 
 typedef void (*decode_kernel)(strata__decode_args);
 

@@ -19,12 +19,12 @@ static constexpr uint32_t PANEL_TILES = 16;
 struct product_tile {
     uint32_t expert;    /* of the launch */
     uint32_t first_row; /* sorted row */
-    uint32_t rows;      /* 1 to STRATA__TILE_ROWS */
-    uint32_t column;    /* tile across the outputs */
+    uint32_t rows;
+    uint32_t column; /* tile across the outputs */
 };
 
-/* Tiles of rows before each expert of the launch. */
-struct tile_table {
+/* Tiles of ROWS rows before each expert of the launch. */
+template <uint32_t ROWS> struct tile_table {
     uint32_t before[STRATA__PASS_EXPERTS + 1];
 };
 
@@ -40,14 +40,15 @@ static __device__ __forceinline__ void rows_of_expert(const strata__cuda_range &
 }
 
 /* All threads of the block; ends with a barrier. */
-static __device__ __forceinline__ void build_tile_table(tile_table &table,
+template <uint32_t ROWS>
+static __device__ __forceinline__ void build_tile_table(tile_table<ROWS> &table,
                                                         const strata__cuda_range &range)
 {
     for (uint32_t e = threadIdx.x; e < range.experts; e += blockDim.x) {
         uint32_t first, end;
         rows_of_expert(range, e, &first, &end);
         uint32_t rows = end > first ? end - first : 0;
-        table.before[e] = (rows + STRATA__TILE_ROWS - 1) / STRATA__TILE_ROWS;
+        table.before[e] = (rows + ROWS - 1) / ROWS;
     }
     __syncthreads();
     if (threadIdx.x < 32) {
@@ -71,7 +72,8 @@ static __device__ __forceinline__ void build_tile_table(tile_table &table,
 }
 
 /* Tile number `index` of a launch with `columns` tiles across; false past the end. */
-static __device__ __forceinline__ bool find_tile(const tile_table &table,
+template <uint32_t ROWS>
+static __device__ __forceinline__ bool find_tile(const tile_table<ROWS> &table,
                                                  const strata__cuda_range &range, uint32_t columns,
                                                  uint32_t index, product_tile *tile)
 {
@@ -94,18 +96,19 @@ static __device__ __forceinline__ bool find_tile(const tile_table &table,
     rows_of_expert(range, low, &first, &end);
     tile->expert = low;
     tile->column = within / panel_tiles;
-    tile->first_row = first + (panel * PANEL_TILES + within % panel_tiles) * STRATA__TILE_ROWS;
-    tile->rows = min(end - tile->first_row, (uint32_t)STRATA__TILE_ROWS);
+    tile->first_row = first + (panel * PANEL_TILES + within % panel_tiles) * ROWS;
+    tile->rows = min(end - tile->first_row, ROWS);
     return true;
 }
 
-/* The block's next tile at or after *index, which moves past it. Whole warps call it. */
-static __device__ __forceinline__ bool next_tile(const tile_table &table,
-                                                 const strata__product_args &args, uint32_t columns,
-                                                 uint32_t *index, product_tile *tile)
+/* The next tile at or after *index, which moves on by `stride`. Whole warps call it. */
+template <uint32_t ROWS>
+static __device__ __forceinline__ bool
+next_tile(const tile_table<ROWS> &table, const strata__product_args &args, uint32_t columns,
+          uint32_t stride, uint32_t *index, product_tile *tile)
 {
     while (find_tile(table, args.range, columns, *index, tile)) {
-        *index += gridDim.x;
+        *index += stride;
         if (!args.fix)
             return true;
         bool scaled = false;
@@ -334,16 +337,13 @@ store_paired_strip(const strata__product_args &args, const product_tile &tile, u
     }
 }
 
-/* Blocks of a launch: every multiprocessor has one, unless there are fewer tiles. */
-static inline uint32_t product_blocks(uint32_t multiprocessors, const strata__product_args *args,
-                                      uint32_t columns)
+/* Tiles of `tile_rows` rows that a launch may have. */
+static inline uint64_t most_tiles(const strata__product_args *args, uint32_t tile_rows,
+                                  uint32_t columns)
 {
-    uint64_t tiles =
-        (uint64_t)(args->range.rows / STRATA__TILE_ROWS + args->range.experts) * columns;
-    if (!args->range.offsets)
-        tiles =
-            (uint64_t)((args->range.rows + STRATA__TILE_ROWS - 1) / STRATA__TILE_ROWS) * columns;
-    return tiles < multiprocessors ? (uint32_t)tiles : multiprocessors;
+    uint64_t row_tiles = args->range.offsets ? args->range.rows / tile_rows + args->range.experts
+                                             : (args->range.rows + tile_rows - 1) / tile_rows;
+    return row_tiles * columns;
 }
 
 #endif

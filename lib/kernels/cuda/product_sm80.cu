@@ -11,7 +11,7 @@ namespace
 constexpr uint32_t THREADS = 256, STAGES = 3, STAGE_BYTES = 2 * STRATA__BLOCK_BYTES;
 constexpr uint32_t COPIES = STRATA__BLOCK_BYTES / 16 / THREADS; /* of each operand, a thread */
 
-static_assert(STAGES * STAGE_BYTES + sizeof(tile_table) <= STRATA__SHARED_LIMIT,
+static_assert(STAGES * STAGE_BYTES + sizeof(tile_table<STRATA__TILE_ROWS>) <= STRATA__SHARED_LIMIT,
               "the portable product must fit every supported device");
 
 __device__ __forceinline__ uint32_t shared_address(const void *p)
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     product(const __grid_constant__ strata__product_args args)
 {
     extern __shared__ __align__(1024) uint8_t stages[];
-    __shared__ tile_table table;
+    __shared__ tile_table<STRATA__TILE_ROWS> table;
     uint32_t warp = threadIdx.x / 32;
     uint32_t warp_row = warp / 4 * 64, warp_column = warp % 4 * 32;
     uint32_t base = shared_address(stages);
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     uint32_t index = blockIdx.x;
     product_tile tile;
     build_tile_table(table, args.range);
-    while (next_tile(table, args, args.slabs, &index, &tile)) {
+    while (next_tile(table, args, args.slabs, gridDim.x, &index, &tile)) {
         tile_source source = source_of(args, tile, k_blocks);
         float sums[4][4][4] = {};
         __syncthreads();
@@ -183,7 +183,8 @@ strata_status strata__cuda_product_sm80_load(void)
 strata_status strata__cuda_product_sm80(uint32_t multiprocessors, cudaStream_t stream, bool paired,
                                         const strata__product_args *args)
 {
-    uint32_t blocks = product_blocks(multiprocessors, args, args->slabs);
+    uint64_t tiles = most_tiles(args, STRATA__TILE_ROWS, args->slabs);
+    uint32_t blocks = tiles < multiprocessors ? (uint32_t)tiles : multiprocessors;
     if (paired)
         product<true><<<blocks, THREADS, STAGES * STAGE_BYTES, stream>>>(*args);
     else

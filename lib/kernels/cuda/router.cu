@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The router's logits, in float32 from end to end: tiles of 64 rows by 64 experts, values in
- * ascending order, so that a row's logits depend on its own inputs alone. Weights that are not
- * float32 are decoded to float32 scratch first, as many experts at a time as it holds.
+ * The router's logits in the precision of float32. A value is cut in two parts of eleven bits, which
+ * tensor cores multiply exactly: x w = x0 w0 + x0 w1 + x1 w0, where x1 w1 is below float32's rounding.
+ * Tensor cores cut their sums off, which would add up along a row; so the sums of 32 values are taken
+ * there and added up in float32, in ascending order, whatever the rows of a launch.
+ *
+ * Weights that are not float32 are decoded to float32 scratch first, as many experts at a time as it
+ * holds.
  */
 #include "kernels/cuda/common.cuh"
 #include "kernels/cuda/products.h"
@@ -10,13 +14,19 @@
 namespace
 {
 
-constexpr uint32_t THREADS = 256, TILE = 64, STEP = 32, PITCH = TILE + 4;
+/* Tiles of 64 rows by 64 experts; a warp has 16 rows and 32 experts. A pitch of 36 spreads the banks. */
+constexpr uint32_t THREADS = 256, TILE = 64, STEP = 32, PITCH = STEP + 4;
 
 struct router_launch {
     strata__router_args args;
     const float *weights; /* of the launch's experts */
     uint32_t first_expert;
     uint32_t experts;
+};
+
+/* The two parts of the values of a step, [row][value]. */
+struct split_tile {
+    float high[TILE][PITCH], low[TILE][PITCH];
 };
 
 /* Four values of a row of the tile, from `k` on; zeros beyond the rows or the inputs. */
@@ -28,13 +38,71 @@ __device__ __forceinline__ float4 load_four(const float *base, uint32_t row, uin
     return __ldg(reinterpret_cast<const float4 *>(base + (uint64_t)row * inputs + k));
 }
 
-__device__ __forceinline__ void scatter(float (&tile)[STEP][PITCH], uint32_t row, uint32_t k,
-                                        float4 v)
+/* The nearest value of eleven bits. */
+__device__ __forceinline__ float upper_part(float x)
 {
-    tile[k][row] = v.x;
-    tile[k + 1][row] = v.y;
-    tile[k + 2][row] = v.z;
-    tile[k + 3][row] = v.w;
+    uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;\n" : "=r"(bits) : "f"(x));
+    return __uint_as_float(bits);
+}
+
+__device__ __forceinline__ void store_split(split_tile &tile, uint32_t row, uint32_t k, float4 v)
+{
+    float4 high = {upper_part(v.x), upper_part(v.y), upper_part(v.z), upper_part(v.w)};
+    *reinterpret_cast<float4 *>(&tile.high[row][k]) = high;
+    *reinterpret_cast<float4 *>(&tile.low[row][k]) = {
+        upper_part(v.x - high.x), upper_part(v.y - high.y), upper_part(v.z - high.z),
+        upper_part(v.w - high.w)};
+}
+
+/* d += a (16 x 8) * b (8 x 8) */
+__device__ __forceinline__ void multiply(float (&d)[4], const float (&a)[4], const float (&b)[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])),
+                   "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
+                   "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+}
+
+/* The lane's values of rows `row` and `row` + 8, columns `k` and `k` + 4. */
+__device__ __forceinline__ void load_rows(float (&a)[4], const float (&part)[TILE][PITCH],
+                                          uint32_t row, uint32_t k)
+{
+    a[0] = part[row][k];
+    a[1] = part[row + 8][k];
+    a[2] = part[row][k + 4];
+    a[3] = part[row + 8][k + 4];
+}
+
+/* Adds the warp's products of a step. */
+__device__ __forceinline__ void multiply_step(float (&sums)[4][4], const split_tile &x,
+                                              const split_tile &w)
+{
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    uint32_t row = warp % 4 * 16 + lane / 4, column = warp / 4 * 32 + lane / 4;
+    float step[4][4] = {};
+#pragma unroll
+    for (uint32_t k = 0; k < STEP; k += 8) {
+        float x0[4], x1[4];
+        load_rows(x0, x.high, row, k + lane % 4);
+        load_rows(x1, x.low, row, k + lane % 4);
+#pragma unroll
+        for (uint32_t j = 0; j < 4; j++) {
+            const float *high = &w.high[column + 8 * j][k + lane % 4];
+            const float *low = &w.low[column + 8 * j][k + lane % 4];
+            const float w0[2] = {high[0], high[4]}, w1[2] = {low[0], low[4]};
+            multiply(step[j], x1, w0);
+            multiply(step[j], x0, w1);
+            multiply(step[j], x0, w0);
+        }
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < 4; j++)
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            sums[j][i] += step[j][i];
 }
 
 /* What a thread brings of a step: two groups of four values of rows and of weights, and the gains. */
@@ -57,57 +125,54 @@ __device__ __forceinline__ router_step load_step(const router_launch &launch, ui
     return step;
 }
 
+__device__ __forceinline__ void store_logit(const router_launch &launch, uint32_t row,
+                                            uint32_t column, float y)
+{
+    const strata__router_args &args = launch.args;
+    if (row >= args.rows || column >= launch.experts)
+        return;
+    uint32_t expert = launch.first_expert + column;
+    y += args.weight.bias ? args.weight.bias[expert] : 0.0f;
+    args.logits[(uint64_t)row * args.weight.outputs + expert] =
+        args.sigmoid ? 1.0f / (1.0f + expf(-y)) : y;
+}
+
 /* Grid: tiles of experts, tiles of rows. The next step is read while this one is multiplied. */
 __global__ void __launch_bounds__(THREADS) router(const __grid_constant__ router_launch launch)
 {
-    __shared__ __align__(16) float a[2][STEP][PITCH], b[2][STEP][PITCH];
+    __shared__ __align__(16) split_tile x, w;
     const strata__router_args &args = launch.args;
     uint32_t inputs = args.weight.inputs, k_of = threadIdx.x % 8 * 4, r_of = threadIdx.x / 8;
-    uint32_t first_row = blockIdx.y * TILE, first_column = blockIdx.x * TILE;
-    uint32_t tx = threadIdx.x % 16, ty = threadIdx.x / 16;
     float inverse_rms[2], sums[4][4] = {};
     for (int i = 0; i < 2; i++) {
-        uint32_t row = first_row + r_of + 32 * i;
+        uint32_t row = blockIdx.y * TILE + r_of + 32 * i;
         inverse_rms[i] = row < args.rows ? args.inv_rms[row] : 0.0f;
     }
     router_step step = load_step(launch, k_of);
-    for (uint32_t k = 0, buffer = 0; k < inputs; k += STEP, buffer ^= 1) {
+    for (uint32_t k = 0; k < inputs; k += STEP) {
+        __syncthreads();
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            float4 x = step.x[i], gain = step.gain;
+            float4 v = step.x[i], gain = step.gain;
             float inverse = inverse_rms[i];
-            scatter(a[buffer], r_of + 32 * i, k_of,
-                    {x.x * inverse * gain.x, x.y * inverse * gain.y, x.z * inverse * gain.z,
-                     x.w * inverse * gain.w});
-            scatter(b[buffer], r_of + 32 * i, k_of, step.w[i]);
+            store_split(x, r_of + 32 * i, k_of,
+                        {v.x * inverse * gain.x, v.y * inverse * gain.y, v.z * inverse * gain.z,
+                         v.w * inverse * gain.w});
+            store_split(w, r_of + 32 * i, k_of, step.w[i]);
         }
         __syncthreads();
         if (k + STEP < inputs)
             step = load_step(launch, k + STEP + k_of);
-#pragma unroll 8
-        for (uint32_t j = 0; j < STEP; j++) {
-            float4 x = *reinterpret_cast<const float4 *>(&a[buffer][j][4 * ty]);
-            float4 w = *reinterpret_cast<const float4 *>(&b[buffer][j][4 * tx]);
-            const float xs[4] = {x.x, x.y, x.z, x.w}, ws[4] = {w.x, w.y, w.z, w.w};
-#pragma unroll
-            for (int r = 0; r < 4; r++)
-#pragma unroll
-                for (int c = 0; c < 4; c++)
-                    sums[r][c] = fmaf(xs[r], ws[c], sums[r][c]);
-        }
+        multiply_step(sums, x, w);
     }
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    uint32_t row = blockIdx.y * TILE + warp % 4 * 16 + lane / 4;
+    uint32_t column = blockIdx.x * TILE + warp / 4 * 32 + lane % 4 * 2;
 #pragma unroll
-    for (int r = 0; r < 4; r++)
+    for (uint32_t j = 0; j < 4; j++)
 #pragma unroll
-        for (int c = 0; c < 4; c++) {
-            uint32_t row = first_row + 4 * ty + r, column = first_column + 4 * tx + c;
-            if (row >= args.rows || column >= launch.experts)
-                continue;
-            uint32_t expert = launch.first_expert + column;
-            float y = sums[r][c] + (args.weight.bias ? args.weight.bias[expert] : 0.0f);
-            args.logits[(uint64_t)row * args.weight.outputs + expert] =
-                args.sigmoid ? 1.0f / (1.0f + expf(-y)) : y;
-        }
+        for (uint32_t i = 0; i < 4; i++)
+            store_logit(launch, row + i / 2 * 8, column + 8 * j + i % 2, sums[j][i]);
 }
 
 strata_status launch_router(cudaStream_t stream, const router_launch &launch)
