@@ -6,6 +6,7 @@
 #include "tool.h"
 
 static const command commands[] = {
+    {"bench", "measure how fast prompts are read", cmd_bench},
     {"inspect", "show what a pack holds", cmd_inspect},
     {"plan", "plan every byte and predict the time, without a device", cmd_plan},
     {"prefill", "read a prompt and show the likeliest next tokens", cmd_prefill},

@@ -16,6 +16,7 @@ enum {
     KEY_EXPERTS,
     KEY_THREADS,
     KEY_NO_BLAS,
+    KEY_KERNEL_LEVEL,
     KEY_TOKENS,
     KEY_TOKENS_FILE,
     KEY_RANDOM,
@@ -39,6 +40,8 @@ static const struct argp_option option_table[] = {
     {"experts", KEY_EXPERTS, "WHERE", 0, "auto (default), stream or resident", 2},
     {"threads", KEY_THREADS, "N", 0, "Threads of the CPU device, one per core by default", 2},
     {"no-blas", KEY_NO_BLAS, 0, 0, "Plain loops: bits do not depend on chunks", 2},
+    {"kernel-level", KEY_KERNEL_LEVEL, "LEVEL", 0,
+     "best (default) or sm80: portable kernels on any card, for tests", 2},
     {0},
 };
 
@@ -95,6 +98,7 @@ static error_t parse_prompt_option(int key, char *arg, struct argp_state *state)
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     static const char *const kv_names[] = {"f16", "q8_0", "f32", NULL};
+    static const char *const level_names[] = {"best", "sm80", NULL};
     static const char *const expert_names[] = {"auto", "stream", "resident", NULL};
     run_options *options = state->input;
     switch (key) {
@@ -127,6 +131,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_NO_BLAS:
         options->no_blas = true;
+        return 0;
+    case KEY_KERNEL_LEVEL:
+        options->kernel_level = choice(arg, level_names, state, "kernel-level") ? 80 : 0;
         return 0;
     default:
         return parse_prompt_option(key, arg, state);
@@ -185,5 +192,6 @@ void run_options_apply(const run_options *options, uint64_t prompt_tokens,
     session->device = options->device;
     session->thread_count = options->threads;
     session->blas = options->no_blas;
+    session->kernel_level = options->kernel_level;
     session->plan_options = plan;
 }

@@ -21,6 +21,7 @@ typedef struct run_options {
     uint32_t kv_format;
     uint32_t experts;
     uint32_t threads;
+    uint32_t kernel_level; /* 0: best, 80: portable */
     bool no_blas;
     /* the prompt: exactly one of the three */
     const char *tokens_text;

@@ -19,6 +19,7 @@ typedef struct command {
     int (*run)(int argc, char **argv);
 } command;
 
+int cmd_bench(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_prefill(int argc, char **argv);

@@ -154,6 +154,22 @@ class InspectTest(unittest.TestCase):
         self.assertEqual(len(done.stdout.splitlines()), 1)
 
 
+class BenchTest(unittest.TestCase):
+    def test_json(self):
+        done = run("bench", PACK, "--json", "--prompts", "8,30", "--repeat", "2", "--chunk", "8")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        prompts = json.loads(done.stdout)["prompts"]
+        self.assertEqual([p["tokens"] for p in prompts], [8, 30])
+        self.assertEqual([p["chunks"] for p in prompts], [1, 4])
+        for p in prompts:
+            self.assertTrue(0 < p["least_ns"] <= p["median_ns"] <= p["most_ns"])
+            self.assertAlmostEqual(p["tokens_per_second"], 1e9 * p["tokens"] / p["median_ns"], 3)
+
+    def test_bad_lengths(self):
+        for lengths in ("", "0", "8,x", "-4"):
+            self.assertEqual(run("bench", PACK, "--prompts=" + lengths).returncode, 2)
+
+
 class PrefillTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+/* strata bench: how fast prompts of several lengths are read. */
+#include <argp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json.h"
+#include "run_options.h"
+#include "tool.h"
+
+enum { KEY_JSON = 0x200, KEY_PROMPTS, KEY_REPEAT };
+enum { MAX_PROMPTS = 32, MAX_REPEATS = 101 };
+
+static const struct argp_option option_table[] = {
+    {0, 0, 0, 0, "Measurement:", 3},
+    {"prompts", KEY_PROMPTS, "LENGTHS", 0, "Prompt lengths in tokens, 512,4096 by default", 3},
+    {"repeat", KEY_REPEAT, "N", 0, "Timed readings of each length after one untimed, 3 by default",
+     3},
+    {"json", KEY_JSON, 0, 0, "One JSON object on standard output", 3},
+    {0},
+};
+
+typedef struct measurement {
+    uint64_t tokens;
+    uint64_t chunks;
+    uint64_t median_ns;
+    uint64_t least_ns;
+    uint64_t most_ns;
+} measurement;
+
+typedef struct arguments {
+    run_options run;
+    const char *pack;
+    const char *prompts;
+    uint64_t repeats;
+    bool json;
+} arguments;
+
+typedef struct bench {
+    const arguments *arguments;
+    strata_session *session;
+    strata_prefill *prefill;
+    token_list tokens; /* of the longest prompt */
+    float *logits;
+    uint64_t logits_count;
+    uint64_t lengths[MAX_PROMPTS];
+    measurement results[MAX_PROMPTS];
+    uint64_t count;
+    strata_session_stats stats;
+} bench;
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    arguments *a = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->run;
+        return 0;
+    case KEY_JSON:
+        a->json = true;
+        return 0;
+    case KEY_PROMPTS:
+        a->prompts = arg;
+        return 0;
+    case KEY_REPEAT:
+        if (!parse_u64(arg, &a->repeats) || a->repeats < 1 || a->repeats > MAX_REPEATS)
+            argp_error(state, "--repeat: \"%s\" is not a number from 1 to %d", arg, MAX_REPEATS);
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->pack)
+            argp_error(state, "one pack only");
+        a->pack = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->pack)
+            argp_error(state, "name a pack");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Lengths from "512,4096"; false when the list is malformed, empty or too long. */
+static bool parse_lengths(const char *text, bench *b)
+{
+    token_list list = {0};
+    bool good = parse_tokens(text, &list) == TOKENS_OK && list.count && list.count <= MAX_PROMPTS;
+    for (uint64_t i = 0; good && i < list.count; i++) {
+        good = list.ids[i] > 0;
+        b->lengths[i] = (uint64_t)list.ids[i];
+    }
+    b->count = good ? list.count : 0;
+    free(list.ids);
+    return good;
+}
+
+static uint64_t longest(const bench *b)
+{
+    uint64_t most = 0;
+    for (uint64_t i = 0; i < b->count; i++)
+        most = b->lengths[i] > most ? b->lengths[i] : most;
+    return most;
+}
+
+static strata_status read_once(bench *b, uint64_t tokens, strata_prefill_result *result)
+{
+    strata_prefill_request request;
+    uint64_t length;
+    strata_status status = strata_session_truncate(b->session, 0, 0, &length);
+    if (status != STRATA_OK)
+        return status;
+    strata_prefill_request_init(&request, sizeof request);
+    request.tokens = b->tokens.ids;
+    request.token_count = tokens;
+    request.logits = b->logits;
+    request.logits_capacity = b->logits_count;
+    result->struct_size = sizeof *result;
+    return strata_prefill_run(b->prefill, &request, result);
+}
+
+static int ascending(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static strata_status measure(bench *b, uint64_t tokens, measurement *out)
+{
+    uint64_t times[MAX_REPEATS], repeats = b->arguments->repeats;
+    strata_prefill_result result = {0};
+    strata_status status = read_once(b, tokens, &result);
+    for (uint64_t i = 0; i < repeats && status == STRATA_OK; i++) {
+        status = read_once(b, tokens, &result);
+        times[i] = result.wall_ns;
+    }
+    if (status != STRATA_OK)
+        return status;
+    qsort(times, repeats, sizeof times[0], ascending);
+    out->tokens = tokens;
+    out->chunks = result.chunk_count;
+    out->median_ns = times[repeats / 2];
+    out->least_ns = times[0];
+    out->most_ns = times[repeats - 1];
+    return STRATA_OK;
+}
+
+static double rate(const measurement *m)
+{
+    return m->median_ns ? 1e9 * (double)m->tokens / (double)m->median_ns : 0;
+}
+
+static void write_text(const bench *b)
+{
+    printf("%8s %8s %12s %12s %12s %14s\n", "tokens", "chunks", "median ms", "least ms", "most ms",
+           "tokens/s");
+    for (uint64_t i = 0; i < b->count; i++) {
+        const measurement *m = &b->results[i];
+        printf("%8llu %8llu %12.3f %12.3f %12.3f %14.0f\n", (unsigned long long)m->tokens,
+               (unsigned long long)m->chunks, 1e-6 * (double)m->median_ns,
+               1e-6 * (double)m->least_ns, 1e-6 * (double)m->most_ns, rate(m));
+    }
+    printf("device memory %llu bytes, page-locked host memory %llu bytes\n",
+           (unsigned long long)b->stats.device_bytes, (unsigned long long)b->stats.host_bytes);
+}
+
+static void write_json(const bench *b)
+{
+    json_writer writer;
+    json_start(&writer, stdout);
+    json_object(&writer, NULL);
+    json_string(&writer, "pack", b->arguments->pack);
+    json_string(&writer, "device", b->arguments->run.device ? b->arguments->run.device : "cpu");
+    json_u64(&writer, "device_bytes", b->stats.device_bytes);
+    json_u64(&writer, "host_bytes", b->stats.host_bytes);
+    json_array(&writer, "prompts");
+    for (uint64_t i = 0; i < b->count; i++) {
+        const measurement *m = &b->results[i];
+        json_object(&writer, NULL);
+        json_u64(&writer, "tokens", m->tokens);
+        json_u64(&writer, "chunks", m->chunks);
+        json_u64(&writer, "median_ns", m->median_ns);
+        json_u64(&writer, "least_ns", m->least_ns);
+        json_u64(&writer, "most_ns", m->most_ns);
+        json_f64(&writer, "tokens_per_second", rate(m));
+        json_end(&writer);
+    }
+    json_end(&writer);
+    json_end(&writer);
+}
+
+/* Session and prefill for the longest prompt. */
+static strata_status prepare(bench *b, strata_pack *pack, const strata_pack_info *info)
+{
+    strata_session_options session_options;
+    strata_plan_options plan_options;
+    strata_status status;
+    if (random_tokens(longest(b), 1, info->vocabulary_count, &b->tokens) != TOKENS_OK)
+        return STRATA_ERR_NO_MEMORY;
+    run_options_apply(&b->arguments->run, longest(b), &session_options, &plan_options);
+    status = strata_session_create(pack, &session_options, &b->session);
+    if (status != STRATA_OK)
+        return status;
+    b->logits_count = strata_session_logits_count(b->session);
+    b->logits = malloc(b->logits_count * sizeof *b->logits);
+    return b->logits ? strata_prefill_create(b->session, NULL, &b->prefill) : STRATA_ERR_NO_MEMORY;
+}
+
+static int run(bench *b, strata_pack *pack)
+{
+    const arguments *a = b->arguments;
+    strata_pack_info info = {.struct_size = sizeof info};
+    strata_status status = strata_pack_info_get(pack, &info);
+    if (status == STRATA_OK)
+        status = prepare(b, pack, &info);
+    if (status != STRATA_OK)
+        return tool_fail("cannot make a session", status, a->json);
+    for (uint64_t i = 0; i < b->count && status == STRATA_OK; i++)
+        status = measure(b, b->lengths[i], &b->results[i]);
+    b->stats.struct_size = sizeof b->stats;
+    if (status == STRATA_OK)
+        status = strata_session_stats_get(b->session, &b->stats);
+    if (status != STRATA_OK)
+        return tool_fail("cannot read a prompt", status, a->json);
+    if (a->json)
+        write_json(b);
+    else
+        write_text(b);
+    return TOOL_OK;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&run_argp, 0, 0, 0}, {0}};
+    static const struct argp parser = {
+        option_table, parse_option, "PACK", "Measures how fast prompts are read.", children, 0, 0};
+    arguments a = {.prompts = "512,4096", .repeats = 3};
+    bench b = {.arguments = &a};
+    strata_context *context;
+    strata_pack *pack;
+    int code;
+    argp_parse(&parser, argc, argv, 0, NULL, &a);
+    if (!parse_lengths(a.prompts, &b)) {
+        tool_message("--prompts: \"%s\" is not a list of at most %d lengths", a.prompts,
+                     MAX_PROMPTS);
+        return TOOL_USAGE;
+    }
+    if (!tool_open_pack(a.pack, a.json, &context, &pack))
+        return TOOL_FAILED;
+    code = run(&b, pack);
+    strata_prefill_destroy(b.prefill);
+    strata_session_destroy(b.session);
+    free(b.logits);
+    free(b.tokens.ids);
+    strata_pack_close(pack);
+    strata_context_destroy(context);
+    return code;
+}
