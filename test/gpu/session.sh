@@ -1,14 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Whole prompts on CUDA against the CPU device: session.sh BUILD_FOLDER. Needs python3 with numpy.
+# Whole prompts on CUDA against the CPU device: session.sh BUILD_FOLDER [PART...]. Needs python3 with
+# numpy. The parts, all by default:
 #
-#   the bundled model   held-out text, at several chunks and both kernel levels: KL at most 1e-4, the
-#                       same top token in 99.5 % of positions; two runs give the same bits
-#   random packs        one of every block format: normalised mean squared error at most 1e-2
-#   architectures       random models against their float64 forwards: the same
+#   bundled_model   held-out text, at several chunks and both kernel levels: KL at most 1e-4, the same
+#                   top token in 99.5 % of positions; two runs give the same bits
+#   random_packs    one of every block format: normalised mean squared error at most 1e-2
+#   architectures   random models against their float64 forwards: the same
 set -u
 cd "$(dirname "$0")/../.."
 strata=$1/examples/strata
+shift
 work=$(mktemp -d /dev/shm/strata-session.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 failed=0
@@ -70,7 +72,8 @@ architectures() {
     done
 }
 
-bundled_model
-random_packs
-architectures
+[ $# -gt 0 ] || set -- bundled_model random_packs architectures
+for part in "$@"; do
+    "$part"
+done
 exit $failed
