@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which experts have a place on the device, where it is, and whether the expert is there. Every layer
- * has as many places as the plan says; a profile says whose they are, else the first experts'. Places
- * are filled by the first prompt that needs the expert, on its way past.
+ * Which experts have a place on the device, where it is, and whether the expert is there. Every
+ * layer has as many places as the plan says; a profile says whose they are, else the first
+ * experts'. Places are filled by the first prompt that needs the expert, on its way past.
  *
  * Also how often each expert was used, which is what a profile is.
  */

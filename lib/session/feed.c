@@ -284,8 +284,8 @@ static strata_status stage(strata__feed *feed, strata__feed_piece *piece, bool n
 }
 
 /*
- * Sends the next piece. Unless it is needed now, *out_sent is false when something of it is not there
- * yet: page-locked memory, a staging buffer, or room in the ring.
+ * Sends the next piece. Unless it is needed now, *out_sent is false when something of it is not
+ * there yet: page-locked memory, a staging buffer, or room in the ring.
  */
 static strata_status send_next(strata__feed *feed, bool needed, bool *out_sent)
 {

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The feed: brings the blobs of a prompt's experts to the device, ahead of the kernels that read them.
+ * The feed: brings the blobs of a prompt's experts to the device, ahead of the kernels that read
+ * them.
  *
- * A layer's experts are cut into pieces of neighbours. Pieces are sent in a fixed order, layer after
- * layer, chunk after chunk, by copies on a stream of their own. What has a place in the expert cache goes
- * there and stays; the rest goes through the ring, where each expert has one address for the whole prompt,
- * so that the tables of pointers are written once.
+ * A layer's experts are cut into pieces of neighbours. Pieces are sent in a fixed order, layer
+ * after layer, chunk after chunk, by copies on a stream of their own. What has a place in the
+ * expert cache goes there and stays; the rest goes through the ring, where each expert has one
+ * address for the whole prompt, so that the tables of pointers are written once.
  *
- *   streamed   pieces are sent a little ahead of the layer that is being computed, as far as the ring
- *              holds; once a layer's routing is known, blobs that are not routed are left out
+ *   streamed   pieces are sent a little ahead of the layer that is being computed, as far as the
+ *              ring holds; once a layer's routing is known, blobs that are not routed are left out
  *   fetched    nothing is sent before the routing of its layer is known
  *
- * Every call here is made by the thread that reads the prompt, between any two launches, and none waits
- * but strata__feed_acquire(), for what the next launch cannot do without.
+ * Every call here is made by the thread that reads the prompt, between any two launches, and none
+ * waits but strata__feed_acquire(), for what the next launch cannot do without.
  */
 #ifndef STRATA_SESSION_FEED_H
 #define STRATA_SESSION_FEED_H
@@ -73,8 +74,8 @@ strata_status strata__feed_init(strata__feed *feed, strata_prefill *prefill);
 void strata__feed_finish(strata__feed *feed); /* both streams idle; also half built, or zeros */
 
 /*
- * A prompt begins. Answers whether the experts' addresses have changed since the last one; then they
- * are in tables[layers with experts][3][experts].
+ * A prompt begins. Answers whether the experts' addresses have changed since the last one; then
+ * they are in tables[layers with experts][3][experts].
  */
 bool strata__feed_begin(strata__feed *feed, uint64_t passes, const void **tables);
 
@@ -97,8 +98,8 @@ uint32_t strata__feed_limit(const strata__feed *feed, uint32_t first);
 strata_status strata__feed_release(strata__feed *feed, uint32_t end);
 
 /*
- * The prompt is over, in whatever way, and both streams are idle. `is_copied`: what was enqueued on the
- * copy stream has come to its end.
+ * The prompt is over, in whatever way, and both streams are idle. `is_copied`: what was enqueued on
+ * the copy stream has come to its end.
  */
 void strata__feed_end(strata__feed *feed, bool is_copied);
 

@@ -16,8 +16,9 @@ uint8_t *strata__feed_address(const strata__feed *feed, const strata__feed_piece
 uint64_t strata__feed_list_capacity(const strata_session *session);
 
 /*
- * Lists the copies of what is absent, of what is routed alone where `offsets` is not NULL, and notes them
- * in feed->sent. *out_pending: host memory that is still to be page-locked, and no list; else NULL.
+ * Lists the copies of what is absent, of what is routed alone where `offsets` is not NULL, and
+ * notes them in feed->sent. *out_pending: host memory that is still to be page-locked, and no list;
+ * else NULL.
  */
 strata_status strata__feed_list(strata__feed *feed, const strata__feed_piece *piece,
                                 const uint32_t *offsets, strata__copy_list *list,

@@ -11,7 +11,9 @@ uint32_t strata__feed_group(const strata_session *session, uint32_t layer);
 /* Pieces of a chunk, whatever has a place in the cache. */
 uint32_t strata__feed_table_capacity(const strata_session *session);
 
-/* Cuts the layers by the plan's groups and the cache's places; a chunk starts at the ring's start. */
+/*
+ * Cuts the layers by the plan's groups and the cache's places; a chunk starts at the ring's start.
+ */
 void strata__feed_table_build(strata__feed *feed);
 
 /* The addresses that follow: [layers with experts][gate, up, down][experts]. */

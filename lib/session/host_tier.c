@@ -112,7 +112,9 @@ static void sort_order(strata__host_tier *tier, uint32_t count, bool by_layer)
     }
 }
 
-/* Chooses what to lock, and in which order: the hottest first, or as the first prompt comes to it. */
+/*
+ * Chooses what to lock, and in which order: the hottest first, or as the first prompt comes to it.
+ */
 static void choose(strata__host_tier *tier, const strata__tier_options *o)
 {
     uint64_t left = o->limit_bytes, wanted = 0;

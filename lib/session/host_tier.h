@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The experts in host memory. A thread of its own page-locks the pack's mapped file piece by piece, up
- * to a budget, while prompts are read already. Where the driver does not lock mapped files, a piece is
- * copied once to page-locked memory and its pages of the file are let go. What is not locked costs
- * speed, never an error. One tier serves all sessions of a pack.
+ * The experts in host memory. A thread of its own page-locks the pack's mapped file piece by piece,
+ * up to a budget, while prompts are read already. Where the driver does not lock mapped files, a
+ * piece is copied once to page-locked memory and its pages of the file are let go. What is not
+ * locked costs speed, never an error. One tier serves all sessions of a pack.
  */
 #ifndef STRATA_SESSION_HOST_TIER_H
 #define STRATA_SESSION_HOST_TIER_H

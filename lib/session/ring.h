@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ring: bytes of the device that streamed blobs land in, piece after piece in a fixed order. Copies
- * run on one stream, the kernels that read them on another; events order the two.
+ * The ring: bytes of the device that streamed blobs land in, piece after piece in a fixed order.
+ * Copies run on one stream, the kernels that read them on another; events order the two.
  *
  *   free       nothing, or what its last reader's `used` event was recorded for
  *   copying    the copies are enqueued and `ready` is recorded behind them
@@ -10,9 +10,10 @@
  *
  *   free -> copying -> [ready ->] in use -> free
  *
- * A piece is claimed only when every piece that has bytes in common with it is free, so that a copy is
- * never enqueued before its last tenant's `used` has been recorded: a wait on an event that was never
- * recorded would be no wait. A piece of 0 bytes, whose copies go elsewhere, has the same life.
+ * A piece is claimed only when every piece that has bytes in common with it is free, so that a copy
+ * is never enqueued before its last tenant's `used` has been recorded: a wait on an event that was
+ * never recorded would be no wait. A piece of 0 bytes, whose copies go elsewhere, has the same
+ * life.
  */
 #ifndef STRATA_SESSION_RING_H
 #define STRATA_SESSION_RING_H
@@ -43,7 +44,10 @@ typedef struct strata__ring_slot {
     strata__event *used;  /* the last reader is done */
 } strata__ring_slot;
 
-/* A piece in the ring. Its slot may have another tenant once its copies are done and it has no bytes. */
+/*
+ * A piece in the ring. Its slot may have another tenant once its copies are done and it has no
+ * bytes.
+ */
 typedef struct strata__ring_piece {
     uint64_t tenant; /* 0: none */
     uint32_t slot;
@@ -76,8 +80,8 @@ strata_status strata__ring_init(strata__ring *ring, strata__device *device, stra
 void strata__ring_finish(strata__ring *ring); /* also half built */
 
 /*
- * Makes [offset, offset + bytes) a new tenant's: the copy stream waits for the last readers of what was
- * there. out->tenant is 0 when that is still to be read, or when too many pieces are alive.
+ * Makes [offset, offset + bytes) a new tenant's: the copy stream waits for the last readers of what
+ * was there. out->tenant is 0 when that is still to be read, or when too many pieces are alive.
  */
 strata_status strata__ring_claim(strata__ring *ring, uint64_t offset, uint64_t bytes,
                                  strata__ring_piece *out);

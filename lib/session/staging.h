@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Staging: experts that are not page-locked themselves go through page-locked buffers. Threads that wait
- * on condition variables fill the buffers from host memory; they make no call to the device. The copies
- * from a full buffer are enqueued by the prompt's thread, and its event says when it may be filled again.
+ * Staging: experts that are not page-locked themselves go through page-locked buffers. Threads that
+ * wait on condition variables fill the buffers from host memory; they make no call to the device.
+ * The copies from a full buffer are enqueued by the prompt's thread, and its event says when it may
+ * be filled again.
  *
  *   free -> posted -> full -> emptying -> free
  */
@@ -72,8 +73,8 @@ strata_status strata__staging_init(strata__staging *staging, strata__device *dev
 void strata__staging_finish(strata__staging *staging); /* also half built, or zeros */
 
 /*
- * A free buffer, its list empty, or NULL. With `wait` it waits for the oldest copies when that is all
- * there is to wait for.
+ * A free buffer, its list empty, or NULL. With `wait` it waits for the oldest copies when that is
+ * all there is to wait for.
  */
 strata_status strata__staging_take(strata__staging *staging, bool wait,
                                    strata__staging_buffer **out);

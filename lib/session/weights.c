@@ -16,8 +16,8 @@ typedef struct placer {
 } placer;
 
 /*
- * Pages that a tensor shares with experts may be page-locked while the rest of it is not. Drivers refuse
- * copies from both kinds at once, so the first and the last page are copied on their own.
+ * Pages that a tensor shares with experts may be page-locked while the rest of it is not. Drivers
+ * refuse copies from both kinds at once, so the first and the last page are copied on their own.
  */
 static strata_status copy_by_pages(const strata__weights_target *to, uint8_t *target,
                                    const uint8_t *host, uint64_t bytes)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Sessions that stream a tiny pack's experts on the delaying device, beside one that has them in place. */
+/*
+ * Sessions that stream a tiny pack's experts on the delaying device, beside one that has them in
+ * place.
+ */
 #ifndef TEST_SUPPORT_STREAM_CASE_H
 #define TEST_SUPPORT_STREAM_CASE_H
 
@@ -26,7 +29,9 @@ typedef struct stream_pack {
     float expected[STREAM_LOGITS]; /* of the CPU device, in chunks of chunk_tokens */
 } stream_pack;
 
-/* `path`: of a file that the pack is written to and opened from, or NULL: it is opened in memory. */
+/*
+ * `path`: of a file that the pack is written to and opened from, or NULL: it is opened in memory.
+ */
 void stream_pack_open(stream_pack *p, const tiny_spec *spec, uint32_t chunk_tokens,
                       const char *path);
 void stream_pack_close(stream_pack *p);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Prompts whose experts are streamed, on the delaying device in all its schedules: the same bits as on the
- * CPU device with the experts in place, whatever ring, groups, places, tiles, budgets and sources.
+ * Prompts whose experts are streamed, on the delaying device in all its schedules: the same bits as
+ * on the CPU device with the experts in place, whatever ring, groups, places, tiles, budgets and
+ * sources.
  */
 #include <setjmp.h>
 #include <stdarg.h>
