@@ -54,6 +54,7 @@ strata_status strata__feed_init(strata__feed *feed, strata_prefill *prefill)
     if (!ring)
         return strata__fail(STRATA_ERR_INTERNAL, "the plan streams experts and has no ring");
     feed->session = session;
+    feed->timeline = &prefill->timeline;
     feed->ring_base = prefill->memory.base + ring->offset;
     feed->window_bytes = 3 * layout->group_bytes;
     if (feed->window_bytes < least_window_bytes)
@@ -380,7 +381,14 @@ static strata_status send_up_to(strata__feed *feed, uint64_t number)
 /* Kernels wait for the piece; its blobs are in the cache for all kernels from here on. */
 static strata_status use_piece(strata__feed *feed, strata__feed_piece *piece)
 {
-    strata_status status = strata__ring_use(&feed->ring, &piece->ring);
+    strata_status status = STRATA_OK;
+    bool waits = !strata__ring_is_ready(&feed->ring, &piece->ring);
+    if (waits)
+        status = strata__timeline_begin(feed->timeline, STRATA__SPAN_BLOBS);
+    if (status == STRATA_OK)
+        status = strata__ring_use(&feed->ring, &piece->ring);
+    if (status == STRATA_OK && waits)
+        status = strata__timeline_end(feed->timeline);
     if (status == STRATA_OK) {
         strata__feed_mark(feed, piece, STRATA__BLOB_PRESENT);
         piece->state = STRATA__FEED_IN_USE;

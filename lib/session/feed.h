@@ -26,6 +26,7 @@
 
 #include "session/ring.h"
 #include "session/staging.h"
+#include "session/timeline.h"
 
 typedef enum strata__feed_state {
     STRATA__FEED_WAITING,
@@ -48,6 +49,7 @@ typedef struct strata__feed_piece {
 typedef struct strata__feed {
     strata_session *session;
     uint8_t *ring_base;
+    strata__timeline *timeline;
     strata__ring ring;
     strata__staging staging;
     strata__feed_piece *pieces; /* of one chunk, in the order they are sent */

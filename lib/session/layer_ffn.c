@@ -206,12 +206,12 @@ static strata_status wait_for_offsets(strata__step *step)
 {
     strata_session *session = step->session;
     const uint32_t *flag = step->host_offsets + session->geometry->experts + 1;
-    strata_status status = STRATA_OK;
+    strata_status status = strata__timeline_begin(step->timeline, STRATA__SPAN_HOST);
     bool done = false;
     while (status == STRATA_OK) {
         for (int i = 0; i < FLAG_POLLS; ++i)
             if (__atomic_load_n(flag, __ATOMIC_ACQUIRE) == *step->flag_value)
-                return STRATA_OK;
+                return strata__timeline_end(step->timeline);
         if (done)
             return strata__fail(STRATA_ERR_INTERNAL, "grouping has run and its counts are missing");
         status = session->device->ops->event_query(session->device, session->routed, &done);

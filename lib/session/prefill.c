@@ -54,7 +54,9 @@ static strata_status build(strata_prefill *prefill, const strata_prefill_options
     /* No grouping has left its flag: values from 1 on. */
     if (prefill->host.base)
         memset(prefill->host.base, 0, prefill->host.bytes);
-    status = strata__experts_prepare(prefill);
+    status = strata__timeline_init(&prefill->timeline, session->device, session->stream);
+    if (status == STRATA_OK)
+        status = strata__experts_prepare(prefill);
     if (status == STRATA_OK)
         status = session->device->ops->stream_synchronize(session->device, session->stream);
     return status;
@@ -66,6 +68,7 @@ static void release_memory(strata_prefill *prefill)
     strata_session *session = prefill->session;
     const strata__allocator *allocator = &session->context->allocator;
     strata__feed_finish(&prefill->feed);
+    strata__timeline_finish(&prefill->timeline);
     strata__region_free(&prefill->memory, session->device);
     strata__region_free(&prefill->host, session->device);
     if (prefill->tile_segment)

@@ -4,6 +4,7 @@
  * finished all of it; whatever stops a prompt, the sequence is left at the last chunk that counted.
  */
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/error.h"
@@ -126,7 +127,11 @@ static strata_status run_layers(const prompt *p, strata__step *step, uint64_t do
         if (status == STRATA_OK)
             status = strata__step_ffn(step);
         if (status == STRATA_OK)
+            status = strata__timeline_begin(step->timeline, STRATA__SPAN_HOST);
+        if (status == STRATA_OK)
             status = report(p, step, done_tokens, layer + 1);
+        if (status == STRATA_OK)
+            status = strata__timeline_end(step->timeline);
     }
     return status;
 }
@@ -174,6 +179,7 @@ static strata_status run_chunk(const prompt *p, uint64_t index, uint64_t first, 
     step.tile_segment = prefill->tile_segment;
     step.tile_capacity = prefill->tile_capacity;
     step.flag_value = &prefill->flag_value;
+    step.timeline = &prefill->timeline;
     step.parts = &part;
     step.part_count = 1;
     if (session->experts.source == STRATA__SOURCE_STREAMED)
@@ -184,11 +190,16 @@ static strata_status run_chunk(const prompt *p, uint64_t index, uint64_t first, 
         begin_feed(p, index, part.rows);
     status = strata__kv_reserve(&session->kv, p->sequence, p->start + end);
     if (status == STRATA_OK)
+        status = strata__timeline_chunk_begin(step.timeline);
+    if (status == STRATA_OK)
         status = run_layers(p, &step, first);
     if (status == STRATA_OK)
         status = chunk_logits(p, &step, first);
     if (status == STRATA_OK)
+        status = strata__timeline_chunk_end(step.timeline);
+    if (status == STRATA_OK)
         status = session->device->ops->stream_synchronize(session->device, session->stream);
+    strata__timeline_read(step.timeline);
     return status;
 }
 
@@ -229,6 +240,21 @@ static void finish_feed(const prompt *p)
     strata__feed_end(&p->prefill->feed, kernels == STRATA_OK && copies == STRATA_OK);
 }
 
+/* The call's time: what the stream was idle for beside its chunks is the host's. */
+static void count_time(const prompt *p)
+{
+    strata__counters *c = &p->prefill->session->counters;
+    uint64_t *ns = p->prefill->timeline.ns, wall = p->result->wall_ns, kernels;
+    uint64_t waits = ns[STRATA__SPAN_BLOBS] + ns[STRATA__SPAN_HOST];
+    kernels = ns[STRATA__SPAN_CHUNK] > waits ? ns[STRATA__SPAN_CHUNK] - waits : 0;
+    waits = kernels + ns[STRATA__SPAN_BLOBS];
+    strata__counter_add(&c->prompt_ns, wall);
+    strata__counter_add(&c->kernel_ns, kernels);
+    strata__counter_add(&c->blob_wait_ns, ns[STRATA__SPAN_BLOBS]);
+    strata__counter_add(&c->host_gap_ns, wall > waits ? wall - waits : 0);
+    memset(ns, 0, sizeof p->prefill->timeline.ns);
+}
+
 static void finish(const prompt *p, strata_status status, uint64_t begin_ns)
 {
     strata_session *session = p->prefill->session;
@@ -244,7 +270,7 @@ static void finish(const prompt *p, strata_status status, uint64_t begin_ns)
     p->result->wall_ns = now_ns() - begin_ns;
     strata__counter_add(&session->counters.prompt_tokens, p->result->read_tokens);
     strata__counter_add(&session->counters.prompt_chunks, p->result->chunk_count);
-    strata__counter_add(&session->counters.prompt_ns, p->result->wall_ns);
+    count_time(p);
 }
 
 strata_status strata__prefill_run(strata_prefill *prefill, const strata_prefill_request *request,

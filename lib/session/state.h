@@ -19,6 +19,7 @@
 #include "session/kv.h"
 #include "session/region.h"
 #include "session/session.h"
+#include "session/timeline.h"
 #include "session/weights.h"
 
 /* Written by the session's thread, read by any. */
@@ -31,6 +32,9 @@ typedef struct strata__counters {
     _Atomic uint64_t device_bytes;
     _Atomic uint64_t host_bytes;
     _Atomic uint64_t device_runtime_bytes;
+    _Atomic uint64_t kernel_ns; /* prompt_ns in three parts */
+    _Atomic uint64_t blob_wait_ns;
+    _Atomic uint64_t host_gap_ns;
     _Atomic uint64_t blob_sent_bytes;    /* of experts: enqueued on the link */
     _Atomic uint64_t blob_hit_bytes;     /* routed, and on the device already */
     _Atomic uint64_t blob_dropped_bytes; /* absent, not routed, and not sent */
@@ -70,8 +74,9 @@ struct strata_prefill {
     strata_session *session; /* retained */
     strata__region memory;   /* the prompt region */
     strata__region host;     /* page-locked */
-    strata__feed feed;       /* zeros unless experts are streamed */
-    uint32_t *tile_segment;  /* scratch of strata__step_begin() */
+    strata__timeline timeline;
+    strata__feed feed;      /* zeros unless experts are streamed */
+    uint32_t *tile_segment; /* scratch of strata__step_begin() */
     uint32_t tile_capacity;
     uint32_t flag_value; /* of the last grouping */
 };

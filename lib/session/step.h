@@ -27,8 +27,9 @@ typedef struct strata__step {
     uint8_t *host;          /* of the host region */
     uint32_t *tile_segment; /* [tiles + 1] first segment of each dense tile, then attention tile */
     uint32_t tile_capacity;
-    uint32_t *flag_value; /* of the last grouping */
-    strata__feed *feed;   /* NULL: no experts are streamed */
+    uint32_t *flag_value;       /* of the last grouping */
+    strata__timeline *timeline; /* or NULL */
+    strata__feed *feed;         /* NULL: no experts are streamed */
     const strata__step_part *parts;
     uint32_t part_count;
     uint32_t rows;  /* of all parts */
