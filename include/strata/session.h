@@ -34,6 +34,12 @@ typedef struct strata_expert_blob {
 typedef strata_status (*strata_expert_fn)(void *user_data, uint32_t layer, uint32_t expert,
                                           strata_expert_blob *out_blob);
 
+/** Of the memory that a strata_expert_fn hands out. */
+enum {
+    STRATA_EXPERT_MEMORY_PAGEABLE = 0, /**< it goes through the library's staging buffers */
+    STRATA_EXPERT_MEMORY_LOCKED = 1    /**< page-locked by the application: copied from directly */
+};
+
 /** Options of a session. All zero (after struct_size) is a good default on the CPU. */
 typedef struct strata_session_options {
     uint32_t struct_size;  /**< sizeof this structure */
@@ -50,6 +56,11 @@ typedef struct strata_session_options {
     void *expert_user_data;     /**< handed to expert_fn */
     uint32_t blas; /**< 0: BLAS where built in; 1: plain loops, bits do not depend on chunks */
     uint32_t kernel_level; /**< 0: best for the device; 80: only sm_80 kernels (for tests) */
+    uint32_t expert_memory;  /**< STRATA_EXPERT_MEMORY_*, of what expert_fn hands out */
+    uint32_t reserved0;      /**< 0 */
+    const void *profile;     /**< bytes of strata_session_profile(), or NULL: which experts to keep on
+                                the device and in page-locked memory first */
+    uint64_t profile_bytes;  /**< their number */
 } strata_session_options;
 
 /** Fills the defaults, never writing beyond caller_bytes, and sets struct_size to it. */
@@ -111,11 +122,70 @@ typedef struct strata_session_stats {
     uint64_t host_bytes;           /**< page-locked host memory it allocated */
     uint64_t device_runtime_bytes; /**< device memory that driver, context and modules took beside
                                       it; 0: unknown */
+    uint64_t kernel_ns;          /**< prompt_ns in three parts: the device's kernels, */
+    uint64_t blob_wait_ns;       /**< kernels waiting for experts on their way, */
+    uint64_t host_gap_ns;        /**< and the device idle, waiting for the host */
+    uint64_t blob_sent_bytes;    /**< experts sent to the device for prompts */
+    uint64_t blob_hit_bytes;     /**< experts that were needed and there already */
+    uint64_t blob_dropped_bytes; /**< experts that were left out because no token needed them */
+    uint64_t blob_vain_bytes;    /**< experts that were sent, needed by no token, and not kept */
+    uint64_t blob_filled_bytes;  /**< experts that were sent, needed by no token, and kept */
+    uint64_t refill_bytes;       /**< put back into memory that prompts had borrowed */
+    uint64_t link_bytes;         /**< sent while the link was timed */
+    uint64_t link_ns;            /**< time that the link took for them */
+    uint64_t lock_wanted_bytes;  /**< experts to be page-locked in host memory */
+    uint64_t lock_bytes;         /**< page-locked so far */
+    uint64_t lock_refused_bytes; /**< refused by the driver or the system: they are sent slower */
 } strata_session_stats;
 
 /** Fills `inout`, whose struct_size the caller set. */
 STRATA_API STRATA_NODISCARD strata_status strata_session_stats_get(const strata_session *session,
                                                                    strata_session_stats *inout);
+
+/**
+ * How often each expert was used, as bytes for a later session of the same pack
+ * (strata_session_options.profile). Zeros where the session does not stream experts.
+ *
+ * @param out      memory for the bytes, or NULL to ask for their number
+ * @param capacity its size; nothing is written when it is too small
+ * @param out_bytes bytes of the profile
+ * @return STRATA_OK, STRATA_ERR_BUSY, STRATA_ERR_INVALID_ARGUMENT
+ */
+STRATA_API STRATA_NODISCARD strata_status strata_session_profile(strata_session *session,
+                                                                 void *out, uint64_t capacity,
+                                                                 uint64_t *out_bytes);
+
+/**
+ * Rows that each expert of a layer has multiplied, the profile's included.
+ *
+ * @param out_uses memory for one value an expert
+ * @param capacity values that fit there: at least the pack's experts
+ * @return STRATA_OK, STRATA_ERR_BUSY, STRATA_ERR_BUFFER_TOO_SMALL, STRATA_ERR_INVALID_ARGUMENT
+ */
+STRATA_API STRATA_NODISCARD strata_status strata_session_expert_uses(strata_session *session,
+                                                                     uint32_t layer,
+                                                                     uint64_t *out_uses,
+                                                                     uint64_t capacity);
+
+/**
+ * Forgets the experts on the device, which the next prompt sends again. For measurements. Sessions
+ * that do not stream experts keep them.
+ *
+ * @return STRATA_OK, STRATA_ERR_BUSY, STRATA_ERR_DRIVER
+ */
+STRATA_API STRATA_NODISCARD strata_status strata_session_drop_experts(strata_session *session);
+
+/**
+ * Sets the device memory that the session and its prefill may have from the next prompt on. Less
+ * than before gives memory of the expert cache back to the device; more takes it again, up to what
+ * was planned. Applied at once, or, while another call runs, before the next prompt.
+ *
+ * @param bytes 0: the plan's
+ * @return STRATA_OK, STRATA_ERR_PLAN_INFEASIBLE (the least that the session needs, when it is more),
+ *         STRATA_ERR_UNSUPPORTED (a session that keeps all experts or lives in the caller's memory)
+ */
+STRATA_API STRATA_NODISCARD strata_status strata_session_set_budget(strata_session *session,
+                                                                    uint64_t bytes);
 
 STRATA_END_DECLS
 

@@ -35,6 +35,10 @@ strata_status strata__plan_options_in(const strata_plan_options *caller,
         return STRATA_OK;
     status = strata__struct_in(options, sizeof *options, caller, FIRST_OPTIONS_BYTES,
                                "strata_plan_options");
+    if (status == STRATA_OK && (options->lend_cache > 1 || options->reserved0))
+        status = strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                              "strata_plan_options: lend_cache is %u; it must be 0 or 1",
+                              options->lend_cache);
     if (status == STRATA_OK && options->device) {
         status = strata__struct_in(facts, sizeof *facts, options->device, FIRST_FACTS_BYTES,
                                    "strata_device_facts");

@@ -30,12 +30,17 @@ uint64_t strata_prefill_bytes(const strata_session *session)
 
 static strata_status check_options(const strata_prefill_options *options)
 {
+    if (options->keep_loan > 1 || options->reserved0)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                            "strata_prefill_options: keep_loan is %u; it must be 0 or 1",
+                            options->keep_loan);
     switch (options->memory_kind) {
     case STRATA_MEMORY_OWN:
+    case STRATA_MEMORY_LOAN:
         if (options->memory || options->memory_bytes)
             return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
                                 "strata_prefill_options: memory is set, yet memory_kind says "
-                                "the library's own");
+                                "it is not the caller's");
         return STRATA_OK;
     case STRATA_MEMORY_CALLER:
         if (!options->memory)

@@ -27,6 +27,14 @@ static strata_status check_options(const strata_session_options *options)
         return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
                             "strata_session_options: kernel_level is %u; it must be 0 or 80",
                             options->kernel_level);
+    if (options->expert_memory > STRATA_EXPERT_MEMORY_LOCKED || options->reserved0)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                            "strata_session_options: expert_memory is %u; it must be 0 or 1",
+                            options->expert_memory);
+    if (!options->profile && options->profile_bytes)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                            "strata_session_options: profile is NULL, yet profile_bytes is %llu",
+                            (unsigned long long)options->profile_bytes);
     if (!options->device_memory && options->device_memory_bytes)
         return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
                             "strata_session_options: device_memory is NULL, yet "

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "session/budget.h"
 #include "session/step.h"
 
 enum { GATE, UP, DOWN, PROJECTIONS };
@@ -88,20 +89,36 @@ static uint64_t lockable_bytes(const strata__layout *layout)
     return budget > layout->host_bytes ? budget - layout->host_bytes : 0;
 }
 
-static strata_status init_streamed(strata_session *session, const uint64_t *uses)
+static strata_status init_tier(strata_session *session, const uint64_t *uses)
 {
-    const strata__device_ops *ops = session->device->ops;
     strata__tier_options tier = {.geometry = session->geometry, .layers = session->layers};
-    strata_status status = strata__cache_init(&session->cache, session, uses);
-    session->experts.source = STRATA__SOURCE_STREAMED;
-    if (status == STRATA_OK)
-        status = ops->stream_create(session->device, &session->copies);
-    if (status != STRATA_OK || session->experts.expert_fn)
-        return status;
+    if (session->experts.expert_fn)
+        return STRATA_OK;
     tier.uses = uses;
     tier.places = session->cache.places;
     tier.limit_bytes = lockable_bytes(session->layout);
     return strata__tier_acquire(session->pack, session->device, &tier, &session->tier);
+}
+
+static strata_status init_streamed(strata_session *session, const strata_session_options *options)
+{
+    uint64_t *uses = NULL;
+    strata_status status = STRATA_OK;
+    session->experts.source = STRATA__SOURCE_STREAMED;
+    session->experts.locked = options->expert_memory == STRATA_EXPERT_MEMORY_LOCKED;
+    if (options->profile)
+        status = strata__profile_load(session, options->profile, options->profile_bytes, &uses);
+    if (status == STRATA_OK)
+        status = strata__cache_init(&session->cache, session, uses);
+    if (status == STRATA_OK)
+        status = session->device->ops->stream_create(session->device, &session->copies);
+    if (status == STRATA_OK)
+        status = strata__loan_init(&session->loan, session);
+    if (status == STRATA_OK)
+        status = init_tier(session, uses);
+    strata__free(&session->context->allocator, uses,
+                 (uint64_t)session->geometry->layers * session->geometry->experts * sizeof *uses);
+    return status;
 }
 
 strata_status strata__experts_init(strata_session *session, const strata_session_options *options)
@@ -116,7 +133,7 @@ strata_status strata__experts_init(strata_session *session, const strata_session
         return STRATA_OK;
     }
     if (session->layout->ring_bytes)
-        return init_streamed(session, NULL);
+        return init_streamed(session, options);
     experts->source = STRATA__SOURCE_RESIDENT;
     for (uint32_t l = 0; l < session->geometry->layers && status == STRATA_OK; ++l)
         if (session->layers[l].ffn == STRATA__FFN_EXPERTS)
@@ -126,10 +143,11 @@ strata_status strata__experts_init(strata_session *session, const strata_session
 
 void strata__experts_finish(strata_session *session)
 {
+    strata__loan_finish(&session->loan);
     strata__tier_release(session->pack, session->tier);
     if (session->copies)
         session->device->ops->stream_destroy(session->device, session->copies);
-    strata__cache_finish(&session->cache);
+    strata__cache_finish(&session->cache, session);
 }
 
 static strata_expert_blob fixed_blob(const strata_session *session, uint32_t layer, uint32_t expert)
@@ -182,13 +200,29 @@ strata_status strata__experts_prepare(strata_prefill *prefill)
 
 strata_status strata__experts_begin(strata_prefill *prefill, uint64_t chunks)
 {
-    const strata_session *session = prefill->session;
+    strata_session *session = prefill->session;
     const void **table =
         strata__host_buffer(session, prefill->host.base, STRATA__BUFFER_HOST_POINTERS);
-    if (session->experts.source != STRATA__SOURCE_STREAMED ||
-        !strata__feed_begin(&prefill->feed, chunks, table))
+    strata_status status = STRATA_OK;
+    if (session->experts.source != STRATA__SOURCE_STREAMED)
         return STRATA_OK;
-    return upload_tables(prefill);
+    strata__loan_publish(&session->loan);
+    strata__budget_apply(session);
+    if (prefill->is_lent)
+        status = strata__loan_take(&session->loan);
+    if (status == STRATA_OK && strata__feed_begin(&prefill->feed, chunks, table))
+        status = upload_tables(prefill);
+    return status;
+}
+
+void strata__experts_end(strata_prefill *prefill, bool is_copied)
+{
+    strata_session *session = prefill->session;
+    if (session->experts.source != STRATA__SOURCE_STREAMED)
+        return;
+    strata__feed_end(&prefill->feed, is_copied);
+    if (prefill->is_lent && !prefill->keeps_loan)
+        strata__loan_return(&session->loan);
 }
 
 /* Where the pointers of the step's layer are, on the device and on the host. */

@@ -47,6 +47,9 @@ strata_status strata__experts_prepare(strata_prefill *prefill);
 /* A prompt of `chunks` chunks begins. */
 strata_status strata__experts_begin(strata_prefill *prefill, uint64_t chunks);
 
+/* It is over, in whatever way; both streams are idle. */
+void strata__experts_end(strata_prefill *prefill, bool is_copied);
+
 /* Asks the caller for an expert. */
 strata_status strata__experts_ask(const strata_session *session, uint32_t layer, uint32_t expert,
                                   strata_expert_blob *out);

@@ -89,6 +89,7 @@ static void make_request(strata__plan_input *plan, const strata__geometry *geome
     out->kv_format = options->kv_format;
     out->experts = options->experts;
     out->expert_source = 1;
+    out->borrow = options->lend_cache;
 }
 
 strata_status strata__plan_input_init(strata__plan_input *plan, const strata__allocator *allocator,

@@ -12,12 +12,27 @@ uint64_t strata__prefill_bytes(const strata_session *session)
     return session->layout->prompt_bytes;
 }
 
+static strata_status borrow_loan(strata_prefill *prefill, const strata_prefill_options *options)
+{
+    const strata_session *session = prefill->session;
+    const strata__region *loan = &session->loan_memory;
+    if (!loan->bytes)
+        return strata__fail(STRATA_ERR_STATE, "the session's plan has no loan for prompts");
+    prefill->is_lent = true;
+    prefill->keeps_loan = options->keep_loan;
+    return strata__region_borrow(&prefill->memory, loan->base, loan->bytes,
+                                 session->layout->prompt_bytes, session->layout->alignment_bytes,
+                                 "the prompt");
+}
+
 static strata_status make_memory(strata_prefill *prefill, const strata_prefill_options *options)
 {
     const strata_session *session = prefill->session;
     const strata__layout *layout = session->layout;
     strata_status status;
-    if (options->memory_kind == STRATA_MEMORY_CALLER)
+    if (options->memory_kind == STRATA_MEMORY_LOAN)
+        status = borrow_loan(prefill, options);
+    else if (options->memory_kind == STRATA_MEMORY_CALLER)
         status = strata__region_borrow(&prefill->memory, options->memory, options->memory_bytes,
                                        layout->prompt_bytes, layout->alignment_bytes, "the prompt");
     else
@@ -35,6 +50,7 @@ static void count_memory(const strata_prefill *prefill, int sign)
     uint64_t device = prefill->memory.owned ? prefill->memory.bytes : 0;
     uint64_t host = prefill->host.bytes;
     strata__counter_add(&counters->device_bytes, sign > 0 ? device : 0 - device);
+    strata__counter_add(&prefill->session->prefill_bytes, sign > 0 ? device : 0 - device);
     strata__counter_add(&counters->host_bytes, sign > 0 ? host : 0 - host);
 }
 
@@ -120,6 +136,7 @@ void strata__prefill_destroy(strata_prefill *prefill)
     session = prefill->session;
     entered = session->device->ops->enter(session->device, &saved) == STRATA_OK;
     (void)session->device->ops->stream_synchronize(session->device, session->stream);
+    strata__loan_return(&session->loan);
     count_memory(prefill, -1);
     release_memory(prefill);
     session->has_prefill = false;

@@ -237,7 +237,7 @@ static void finish_feed(const prompt *p)
         return;
     kernels = session->device->ops->stream_synchronize(session->device, session->stream);
     copies = session->device->ops->stream_synchronize(session->device, session->copies);
-    strata__feed_end(&p->prefill->feed, kernels == STRATA_OK && copies == STRATA_OK);
+    strata__experts_end(p->prefill, kernels == STRATA_OK && copies == STRATA_OK);
 }
 
 /* The call's time: what the stream was idle for beside its chunks is the host's. */

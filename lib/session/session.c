@@ -88,12 +88,32 @@ static strata_status make_stream(strata_session *session, void *native)
 static strata_status make_memory(strata_session *session, const strata_session_options *options)
 {
     const strata__layout *layout = session->layout;
+    bool is_apart = strata__cache_is_apart(session, options);
+    strata_status status;
     if (options->device_memory)
-        return strata__region_borrow(&session->memory, options->device_memory,
-                                     options->device_memory_bytes, layout->session_bytes,
-                                     layout->alignment_bytes, "the session");
-    return strata__region_alloc(&session->memory, session->device, layout->session_bytes,
-                                "the session");
+        status = strata__region_borrow(&session->memory, options->device_memory,
+                                       options->device_memory_bytes, layout->session_bytes,
+                                       layout->alignment_bytes, "the session");
+    else
+        status = strata__region_alloc(
+            &session->memory, session->device,
+            is_apart ? layout->layers[0].cache_offset : layout->session_bytes, "the session");
+    if (status != STRATA_OK || !layout->loan_bytes)
+        return status;
+    if (is_apart)
+        return strata__region_alloc(&session->loan_memory, session->device, layout->loan_bytes,
+                                    "the loan");
+    session->loan_memory = (strata__region){session->memory.base + layout->loan_offset,
+                                            layout->loan_bytes, false, false};
+    return STRATA_OK;
+}
+
+static void count_memory(strata_session *session)
+{
+    if (session->memory.owned)
+        strata__counter_add(&session->counters.device_bytes, session->memory.bytes);
+    if (session->loan_memory.owned)
+        strata__counter_add(&session->counters.device_bytes, session->loan_memory.bytes);
 }
 
 static strata_status place_weights(strata_session *session)
@@ -158,6 +178,7 @@ static void destroy(strata_session *session)
     strata__experts_finish(session);
     if (session->kernels)
         session->kernels->ops->destroy(session->kernels);
+    strata__region_free(&session->loan_memory, device);
     strata__region_free(&session->memory, device);
     if (session->routed)
         device->ops->event_destroy(device, session->routed);
@@ -316,4 +337,20 @@ void strata__session_stats(const strata_session *session, strata_session_stats *
     out->device_bytes = load(&c->device_bytes);
     out->host_bytes = load(&c->host_bytes);
     out->device_runtime_bytes = load(&c->device_runtime_bytes);
+    out->kernel_ns = load(&c->kernel_ns);
+    out->blob_wait_ns = load(&c->blob_wait_ns);
+    out->host_gap_ns = load(&c->host_gap_ns);
+    out->blob_sent_bytes = load(&c->blob_sent_bytes);
+    out->blob_hit_bytes = load(&c->blob_hit_bytes);
+    out->blob_dropped_bytes = load(&c->blob_dropped_bytes);
+    out->blob_vain_bytes = load(&c->blob_vain_bytes);
+    out->blob_filled_bytes = load(&c->blob_filled_bytes);
+    out->refill_bytes = load(&c->refill_bytes);
+    out->link_bytes = load(&c->link_bytes);
+    out->link_ns = load(&c->link_ns);
+    if (session->tier) {
+        out->lock_wanted_bytes = load(&session->tier->wanted_bytes);
+        out->lock_bytes = load(&session->tier->pinned_bytes);
+        out->lock_refused_bytes = load(&session->tier->refused_bytes);
+    }
 }

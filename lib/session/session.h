@@ -39,6 +39,14 @@ void strata__session_stats(const strata_session *session, strata_session_stats *
 strata_status strata__session_truncate(strata_session *session, int32_t sequence_id,
                                        uint64_t length_tokens, uint64_t *out_length_tokens);
 
+/* Between prompts, but for the budget, which a running call leaves to the next prompt. */
+strata_status strata__session_profile(strata_session *session, void *out, uint64_t capacity,
+                                      uint64_t *out_bytes);
+strata_status strata__session_expert_uses(strata_session *session, uint32_t layer,
+                                          uint64_t *out_uses, uint64_t capacity);
+strata_status strata__session_drop_experts(strata_session *session);
+strata_status strata__session_set_budget(strata_session *session, uint64_t bytes);
+
 uint64_t strata__prefill_bytes(const strata_session *session);
 strata_status strata__prefill_create(strata_session *session, const strata_prefill_options *options,
                                      strata_prefill **out);

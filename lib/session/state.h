@@ -17,6 +17,8 @@
 #include "session/feed.h"
 #include "session/host_tier.h"
 #include "session/kv.h"
+#include "session/loan.h"
+#include "session/profile.h"
 #include "session/region.h"
 #include "session/session.h"
 #include "session/timeline.h"
@@ -40,6 +42,7 @@ typedef struct strata__counters {
     _Atomic uint64_t blob_dropped_bytes; /* absent, not routed, and not sent */
     _Atomic uint64_t blob_vain_bytes;    /* sent through the ring and not routed */
     _Atomic uint64_t blob_filled_bytes;  /* sent to the cache and not routed */
+    _Atomic uint64_t refill_bytes;       /* copied into a range that was lent, and published */
     _Atomic uint64_t link_bytes;         /* whose time on the link is known, and that time */
     _Atomic uint64_t link_ns;
 } strata__counters;
@@ -50,6 +53,8 @@ struct strata_session {
     atomic_bool cancel;     /* the running call is to stop */
     bool lost;              /* the device can no longer be used */
     bool has_prefill;
+    _Atomic uint64_t budget_bytes;  /* asked for; 0: the plan's */
+    _Atomic uint64_t prefill_bytes; /* of device memory that a prefill has allocated */
     strata_context *context;
     strata__pack *pack;
     const strata__geometry *geometry;
@@ -59,12 +64,14 @@ struct strata_session {
     strata__device *device;
     strata__kernels *kernels;
     strata__stream *stream;
-    strata__stream *copies; /* of blobs; NULL: none is streamed */
-    strata__event *routed;  /* the grouping of a layer's rows has run */
-    strata__region memory;  /* the session region */
+    strata__stream *copies;     /* of blobs; NULL: none is streamed */
+    strata__event *routed;      /* the grouping of a layer's rows has run */
+    strata__region memory;      /* the session region, without a cache that is apart */
+    strata__region loan_memory; /* what prompts may borrow; zeros: the plan lends nothing */
     strata__weights weights;
     strata__experts experts;
     strata__cache cache;     /* zeros unless experts are streamed */
+    strata__loan loan;       /* zeros as above */
     strata__host_tier *tier; /* NULL: none is streamed, or the caller gives the experts */
     strata__kv kv;
     strata__counters counters;
@@ -79,6 +86,8 @@ struct strata_prefill {
     uint32_t *tile_segment; /* scratch of strata__step_begin() */
     uint32_t tile_capacity;
     uint32_t flag_value; /* of the last grouping */
+    bool is_lent;        /* the prompt region is the loan */
+    bool keeps_loan;     /* between prompts */
 };
 
 /* The device that was current for a thread. */

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* A device budget that changes while the session lives: the expert cache shrinks and grows. */
+#ifndef STRATA_SESSION_BUDGET_H
+#define STRATA_SESSION_BUDGET_H
+
+#include "session/session.h"
+
+/* Between prompts, with the session entered and its streams idle: the budget asked for is met. */
+void strata__budget_apply(strata_session *session);
+
+#endif
