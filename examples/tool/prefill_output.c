@@ -123,6 +123,20 @@ static void json_stats(json_writer *json, const strata_session_stats *stats)
     json_u64(json, "device_bytes", stats->device_bytes);
     json_u64(json, "host_bytes", stats->host_bytes);
     json_u64(json, "device_runtime_bytes", stats->device_runtime_bytes);
+    json_u64(json, "kernel_ns", stats->kernel_ns);
+    json_u64(json, "blob_wait_ns", stats->blob_wait_ns);
+    json_u64(json, "host_gap_ns", stats->host_gap_ns);
+    json_u64(json, "blob_sent_bytes", stats->blob_sent_bytes);
+    json_u64(json, "blob_hit_bytes", stats->blob_hit_bytes);
+    json_u64(json, "blob_dropped_bytes", stats->blob_dropped_bytes);
+    json_u64(json, "blob_vain_bytes", stats->blob_vain_bytes);
+    json_u64(json, "blob_filled_bytes", stats->blob_filled_bytes);
+    json_u64(json, "refill_bytes", stats->refill_bytes);
+    json_u64(json, "link_bytes", stats->link_bytes);
+    json_u64(json, "link_ns", stats->link_ns);
+    json_u64(json, "lock_wanted_bytes", stats->lock_wanted_bytes);
+    json_u64(json, "lock_bytes", stats->lock_bytes);
+    json_u64(json, "lock_refused_bytes", stats->lock_refused_bytes);
     json_end(json);
 }
 

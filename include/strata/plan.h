@@ -56,7 +56,7 @@ typedef struct strata_plan_options {
     uint64_t chunk_tokens;  /**< tokens that pass all layers together; 0: chosen */
     const char *path;       /**< "auto" (NULL), "fp16", "fused,8:fp16,13:fp16" */
     const strata_device_facts
-        *device; /**< facts, or NULL: those of the session's device, else the CPU's */
+        *device;         /**< facts, or NULL: those of the session's device, else the CPU's */
     uint32_t lend_cache; /**< 1: a part of the expert cache as large as a prompt's memory is lent to
                             prompts (STRATA_MEMORY_LOAN), which then need none of their own */
     uint32_t reserved0;  /**< 0 */

@@ -17,7 +17,7 @@ typedef struct strata_prefill strata_prefill;
 
 /** Where the working memory comes from. */
 enum {
-    STRATA_MEMORY_OWN = 0,   /**< the library allocates and frees it */
+    STRATA_MEMORY_OWN = 0,    /**< the library allocates and frees it */
     STRATA_MEMORY_CALLER = 1, /**< the caller's region, borrowed until the prefill is destroyed */
     STRATA_MEMORY_LOAN = 2    /**< lent by the session's expert cache, whose plan provides for it */
 };
@@ -28,9 +28,9 @@ typedef struct strata_prefill_options {
     uint32_t memory_kind;  /**< STRATA_MEMORY_* */
     void *memory;          /**< STRATA_MEMORY_CALLER: aligned as the plan says */
     uint64_t memory_bytes; /**< at least strata_prefill_bytes() */
-    uint32_t keep_loan;    /**< STRATA_MEMORY_LOAN: 0: given back after every prompt, and filled with
+    uint32_t keep_loan; /**< STRATA_MEMORY_LOAN: 0: given back after every prompt, and filled with
                               experts again; 1: kept until the prefill is destroyed */
-    uint32_t reserved0;    /**< 0 */
+    uint32_t reserved0; /**< 0 */
 } strata_prefill_options;
 
 /** Fills the defaults, never writing beyond caller_bytes, and sets struct_size to it. */

@@ -55,12 +55,12 @@ typedef struct strata_session_options {
     strata_expert_fn expert_fn; /**< source of experts, or NULL: the pack's memory */
     void *expert_user_data;     /**< handed to expert_fn */
     uint32_t blas; /**< 0: BLAS where built in; 1: plain loops, bits do not depend on chunks */
-    uint32_t kernel_level; /**< 0: best for the device; 80: only sm_80 kernels (for tests) */
-    uint32_t expert_memory;  /**< STRATA_EXPERT_MEMORY_*, of what expert_fn hands out */
-    uint32_t reserved0;      /**< 0 */
-    const void *profile;     /**< bytes of strata_session_profile(), or NULL: which experts to keep on
+    uint32_t kernel_level;  /**< 0: best for the device; 80: only sm_80 kernels (for tests) */
+    uint32_t expert_memory; /**< STRATA_EXPERT_MEMORY_*, of what expert_fn hands out */
+    uint32_t reserved0;     /**< 0 */
+    const void *profile; /**< bytes of strata_session_profile(), or NULL: which experts to keep on
                                 the device and in page-locked memory first */
-    uint64_t profile_bytes;  /**< their number */
+    uint64_t profile_bytes; /**< their number */
 } strata_session_options;
 
 /** Fills the defaults, never writing beyond caller_bytes, and sets struct_size to it. */
@@ -122,20 +122,20 @@ typedef struct strata_session_stats {
     uint64_t host_bytes;           /**< page-locked host memory it allocated */
     uint64_t device_runtime_bytes; /**< device memory that driver, context and modules took beside
                                       it; 0: unknown */
-    uint64_t kernel_ns;          /**< prompt_ns in three parts: the device's kernels, */
-    uint64_t blob_wait_ns;       /**< kernels waiting for experts on their way, */
-    uint64_t host_gap_ns;        /**< and the device idle, waiting for the host */
-    uint64_t blob_sent_bytes;    /**< experts sent to the device for prompts */
-    uint64_t blob_hit_bytes;     /**< experts that were needed and there already */
-    uint64_t blob_dropped_bytes; /**< experts that were left out because no token needed them */
-    uint64_t blob_vain_bytes;    /**< experts that were sent, needed by no token, and not kept */
-    uint64_t blob_filled_bytes;  /**< experts that were sent, needed by no token, and kept */
-    uint64_t refill_bytes;       /**< put back into memory that prompts had borrowed */
-    uint64_t link_bytes;         /**< sent while the link was timed */
-    uint64_t link_ns;            /**< time that the link took for them */
-    uint64_t lock_wanted_bytes;  /**< experts to be page-locked in host memory */
-    uint64_t lock_bytes;         /**< page-locked so far */
-    uint64_t lock_refused_bytes; /**< refused by the driver or the system: they are sent slower */
+    uint64_t kernel_ns;            /**< prompt_ns in three parts: the device's kernels, */
+    uint64_t blob_wait_ns;         /**< kernels waiting for experts on their way, */
+    uint64_t host_gap_ns;          /**< and the device idle, waiting for the host */
+    uint64_t blob_sent_bytes;      /**< experts sent to the device for prompts */
+    uint64_t blob_hit_bytes;       /**< experts that were needed and there already */
+    uint64_t blob_dropped_bytes;   /**< experts that were left out because no token needed them */
+    uint64_t blob_vain_bytes;      /**< experts that were sent, needed by no token, and not kept */
+    uint64_t blob_filled_bytes;    /**< experts that were sent, needed by no token, and kept */
+    uint64_t refill_bytes;         /**< put back into memory that prompts had borrowed */
+    uint64_t link_bytes;           /**< sent while the link was timed */
+    uint64_t link_ns;              /**< time that the link took for them */
+    uint64_t lock_wanted_bytes;    /**< experts to be page-locked in host memory */
+    uint64_t lock_bytes;           /**< page-locked so far */
+    uint64_t lock_refused_bytes;   /**< refused by the driver or the system: they are sent slower */
 } strata_session_stats;
 
 /** Fills `inout`, whose struct_size the caller set. */
@@ -151,8 +151,8 @@ STRATA_API STRATA_NODISCARD strata_status strata_session_stats_get(const strata_
  * @param out_bytes bytes of the profile
  * @return STRATA_OK, STRATA_ERR_BUSY, STRATA_ERR_INVALID_ARGUMENT
  */
-STRATA_API STRATA_NODISCARD strata_status strata_session_profile(strata_session *session,
-                                                                 void *out, uint64_t capacity,
+STRATA_API STRATA_NODISCARD strata_status strata_session_profile(strata_session *session, void *out,
+                                                                 uint64_t capacity,
                                                                  uint64_t *out_bytes);
 
 /**

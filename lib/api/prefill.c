@@ -8,7 +8,7 @@
 #include "session/session.h"
 
 /* Sizes of the structures in the release that brought them. */
-enum { FIRST_OPTIONS_BYTES = 24, FIRST_REQUEST_BYTES = 64, FIRST_RESULT_BYTES = 32 };
+enum { FIRST_OPTIONS_BYTES = 32, FIRST_REQUEST_BYTES = 64, FIRST_RESULT_BYTES = 32 };
 
 static const strata_prefill_options default_options = {.memory_kind = STRATA_MEMORY_OWN};
 static const strata_prefill_request default_request = {.logits_mode = STRATA_LOGITS_LAST};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which experts have a place on the device, where it is, and whether the expert is there. Every
- * layer has as many places as the plan says; a profile says whose they are, else the first experts'.
- * Places are filled by the first prompt that needs the expert, on its way past. Beside them there is
- * the range that prompts may borrow (loan.h).
+ * layer has as many places as the plan says; a profile says whose they are, else the first
+ * experts'. Places are filled by the first prompt that needs the expert, on its way past. Beside
+ * them there is the range that prompts may borrow (loan.h).
  *
  * The library's own memory for places is in segments of whole layers, so that a smaller budget can
  * be met while the session lives.

@@ -2,9 +2,9 @@
 /*
  * The loan: one range of the expert cache, fixed in the plan, that prompts may use as their memory.
  *
- * Before it is lent, blobs in it that are hotter than what the rest of the cache holds of their layer
- * are moved there, device to device. When it comes back, in whatever way the prompt ended, it is
- * filled with the hottest absent blobs, hottest first, by a thread; what that has copied is
+ * Before it is lent, blobs in it that are hotter than what the rest of the cache holds of their
+ * layer are moved there, device to device. When it comes back, in whatever way the prompt ended, it
+ * is filled with the hottest absent blobs, hottest first, by a thread; what that has copied is
  * published between prompts, without making kernels wait. Until then nobody sees it.
  */
 #ifndef STRATA_SESSION_LOAN_H

@@ -157,8 +157,7 @@ static strata_status build(strata_session *session, const strata_session_options
         status = session->device->ops->stream_synchronize(session->device, session->stream);
     if (status != STRATA_OK)
         return status;
-    if (session->memory.owned)
-        strata__counter_add(&session->counters.device_bytes, session->memory.bytes);
+    count_memory(session);
     strata__log(session->context, STRATA_LOG_INFO,
                 "session on %s: %llu bytes, prompts %llu bytes on top, chunks of %u tokens",
                 session->device->facts.name, (unsigned long long)layout->session_bytes,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the time of the kernels' stream goes, by events on it: a chunk from its first to its last piece
- * of work, and in it the spans in which the stream waits for blobs, or for the host to enqueue more.
- * What is left are the kernels.
+ * Where the time of the kernels' stream goes, by events on it: a chunk from its first to its last
+ * piece of work, and in it the spans in which the stream waits for blobs, or for the host to
+ * enqueue more. What is left are the kernels.
  */
 #ifndef STRATA_SESSION_TIMELINE_H
 #define STRATA_SESSION_TIMELINE_H

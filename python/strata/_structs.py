@@ -126,6 +126,8 @@ class strata_plan_options(Structure):
         ("chunk_tokens", c_uint64),
         ("path", c_char_p),
         ("device", POINTER(strata_device_facts)),
+        ("lend_cache", c_uint32),
+        ("reserved0", c_uint32),
     ]
 
 
@@ -206,6 +208,10 @@ class strata_session_options(Structure):
         ("expert_user_data", c_void_p),
         ("blas", c_uint32),
         ("kernel_level", c_uint32),
+        ("expert_memory", c_uint32),
+        ("reserved0", c_uint32),
+        ("profile", c_void_p),
+        ("profile_bytes", c_uint64),
     ]
 
 
@@ -261,4 +267,18 @@ class strata_session_stats(Structure):
         ("device_bytes", c_uint64),
         ("host_bytes", c_uint64),
         ("device_runtime_bytes", c_uint64),
+        ("kernel_ns", c_uint64),
+        ("blob_wait_ns", c_uint64),
+        ("host_gap_ns", c_uint64),
+        ("blob_sent_bytes", c_uint64),
+        ("blob_hit_bytes", c_uint64),
+        ("blob_dropped_bytes", c_uint64),
+        ("blob_vain_bytes", c_uint64),
+        ("blob_filled_bytes", c_uint64),
+        ("refill_bytes", c_uint64),
+        ("link_bytes", c_uint64),
+        ("link_ns", c_uint64),
+        ("lock_wanted_bytes", c_uint64),
+        ("lock_bytes", c_uint64),
+        ("lock_refused_bytes", c_uint64),
     ]

@@ -51,6 +51,20 @@ class SessionStats(NamedTuple):
     device_bytes: int
     host_bytes: int
     device_runtime_bytes: int
+    kernel_ns: int
+    blob_wait_ns: int
+    host_gap_ns: int
+    blob_sent_bytes: int
+    blob_hit_bytes: int
+    blob_dropped_bytes: int
+    blob_vain_bytes: int
+    blob_filled_bytes: int
+    refill_bytes: int
+    link_bytes: int
+    link_ns: int
+    lock_wanted_bytes: int
+    lock_bytes: int
+    lock_refused_bytes: int
 
 
 class PrefillResult(NamedTuple):
