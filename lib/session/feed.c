@@ -396,15 +396,6 @@ static strata_status use_piece(strata__feed *feed, strata__feed_piece *piece)
     return status;
 }
 
-strata_status strata__feed_acquire(strata__feed *feed, uint32_t first, uint32_t last)
-{
-    strata_status status = send_up_to(feed, number_of(feed, index_at(feed, last)));
-    for (uint32_t i = index_at(feed, first); i <= index_at(feed, last) && status == STRATA_OK; ++i)
-        if (feed->pieces[i].state == STRATA__FEED_SENT)
-            status = use_piece(feed, &feed->pieces[i]);
-    return status;
-}
-
 /* Nothing of the piece has to be waited for. */
 static bool is_at_hand(const strata__feed *feed, const strata__feed_piece *piece)
 {
@@ -464,6 +455,21 @@ strata_status strata__feed_release(strata__feed *feed, uint32_t end)
         if (status == STRATA_OK)
             status = release_piece(feed, piece);
     }
+    return status;
+}
+
+strata_status strata__feed_acquire(strata__feed *feed, uint32_t first, uint32_t last)
+{
+    /*
+     * Launches ascend: what lies before this one is not read any more, and may be in the ring's
+     * way.
+     */
+    strata_status status = strata__feed_release(feed, feed->pieces[index_at(feed, first)].first);
+    if (status == STRATA_OK)
+        status = send_up_to(feed, number_of(feed, index_at(feed, last)));
+    for (uint32_t i = index_at(feed, first); i <= index_at(feed, last) && status == STRATA_OK; ++i)
+        if (feed->pieces[i].state == STRATA__FEED_SENT)
+            status = use_piece(feed, &feed->pieces[i]);
     return status;
 }
 
