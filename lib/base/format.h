@@ -59,4 +59,23 @@ const char *strata__format_name(uint32_t id);
  */
 bool strata__format_row_bytes(uint32_t id, uint64_t values, uint64_t *out_bytes);
 
+/*
+ * A row of activations as the int8 paths keep it: a plane of int8 codes, one of float32 scales and
+ * one of sums, a scale and a sum for every 32 values. Planes are whole numbers of 16 bytes.
+ */
+static inline uint64_t strata__quantised_codes_bytes(uint64_t values)
+{
+    return (values + 15) / 16 * 16;
+}
+
+static inline uint64_t strata__quantised_scales_bytes(uint64_t values)
+{
+    return (4 * ((values + 31) / 32) + 15) / 16 * 16;
+}
+
+static inline uint64_t strata__quantised_row_bytes(uint64_t values)
+{
+    return strata__quantised_codes_bytes(values) + 2 * strata__quantised_scales_bytes(values);
+}
+
 #endif

@@ -260,7 +260,11 @@ typedef struct strata__expert_range {
     uint32_t last_expert;
 } strata__expert_range;
 
-/* h[i] = act(gate_e . in[sorted_row[first_row + i]], up_e . ...) for the sorted rows of a range */
+/*
+ * h[i] = act(gate_e . in[sorted_row[first_row + i]], up_e . ...) for the sorted rows of a range. On
+ * the int8 paths (kernels/int8.h) h.data are quantised rows, as the down product of the same path
+ * takes them, and h.scale is not used.
+ */
 typedef struct strata__gate_up_args {
     strata__expert_weight gate;
     strata__expert_weight up;
@@ -269,10 +273,11 @@ typedef struct strata__gate_up_args {
     strata__rows in; /* [tokens][inputs] */
     strata__rows h;  /* [range.rows][gate.outputs] */
     float *gate_up;  /* [range.rows][2 * gate.outputs] for paths that need it (demand), or NULL */
-    void *quantised; /* int8 paths: quantised activations of the range (demand), or NULL */
+    void *quantised; /* int8 paths: [range.rows] quantised rows of in (demand), or NULL */
     strata__scratch scratch;
     uint32_t activation;
     uint32_t path;
+    uint32_t down_format; /* int8 paths: format of the matrix that reads h */
 } strata__gate_up_args;
 
 /* y[i] = (down_e . h[i] + bias_e) * expert_scale[e] for the sorted rows of a range */
@@ -280,9 +285,8 @@ typedef struct strata__down_args {
     strata__expert_weight down;
     strata__expert_range range;
     const float *expert_scale; /* [experts] or NULL */
-    strata__rows h;            /* [range.rows][inputs] */
+    strata__rows h;            /* [range.rows][inputs]; int8 paths: quantised rows */
     float *y;                  /* [range.rows][outputs] */
-    void *quantised;
     strata__scratch scratch;
     uint32_t path;
 } strata__down_args;

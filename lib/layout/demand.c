@@ -6,6 +6,8 @@
  */
 #include "layout/demand.h"
 
+#include "base/format.h"
+
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
 typedef strata__demand_context ctx;
@@ -280,20 +282,14 @@ static uint64_t vocabulary_float(const ctx *c)
     return 4ull * c->problem->geometry.vocabulary;
 }
 
-/* Codes, and a float32 scale and sum for every 32 values. */
-static uint64_t quantised(uint64_t values)
-{
-    return (values + 8 * ((values + 31) / 32) + 15) / 16 * 16;
-}
-
 static uint64_t width_quantised(const ctx *c)
 {
-    return quantised(c->problem->geometry.width);
+    return strata__quantised_row_bytes(c->problem->geometry.width);
 }
 
 static uint64_t expert_quantised(const ctx *c)
 {
-    return quantised(c->layer->expert_width);
+    return strata__quantised_row_bytes(c->layer->expert_width);
 }
 
 static uint64_t decoded(const ctx *c, uint64_t values)
@@ -365,9 +361,7 @@ enum { DENSE = 1, EXPERTS = 2, LAYERS = DENSE | EXPERTS, EDGE = 4 };
 enum {
     ANY_PATH = 15,
     INT8_PATHS = 1 << STRATA__LAYOUT_FUSED | 1 << STRATA__LAYOUT_MMQ,
-    MMQ_PATH = 1 << STRATA__LAYOUT_MMQ,
-    FUSED_PATH = 1 << STRATA__LAYOUT_FUSED,
-    H_PATHS = ANY_PATH & ~FUSED_PATH
+    H_PATHS = ANY_PATH & ~INT8_PATHS
 };
 
 typedef struct demand {
@@ -424,8 +418,7 @@ static const demand config_demands[] = {
     {B(EXPERT_GATE_UP), S(EXPERT_UP), S(EXPERT_UP), EXPERTS, ANY_PATH, expert_rows, expert_gate_up_float},
     {B(EXPERT_H), S(EXPERT_UP), S(EXPERT_DOWN), EXPERTS, H_PATHS, expert_rows, expert_activation},
     {B(EXPERT_H_SCALE), S(EXPERT_UP), S(EXPERT_DOWN), EXPERTS, H_PATHS, expert_rows, row_scale},
-    {B(QUANTISED_H), S(EXPERT_UP), S(EXPERT_DOWN), EXPERTS, FUSED_PATH, expert_rows, expert_quantised},
-    {B(QUANTISED_H), S(EXPERT_DOWN), S(EXPERT_DOWN), EXPERTS, MMQ_PATH, expert_rows, expert_quantised},
+    {B(QUANTISED_H), S(EXPERT_UP), S(EXPERT_DOWN), EXPERTS, INT8_PATHS, expert_rows, expert_quantised},
     {B(EXPERT_Y), S(EXPERT_DOWN), S(COMBINE), EXPERTS, ANY_PATH, expert_rows, width_float},
 
     {B(FINAL_XN), S(FINAL_NORM), S(LOGITS), EDGE, ANY_PATH, logit_rows, width_activation},

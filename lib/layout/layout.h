@@ -157,10 +157,9 @@ typedef enum strata__layout_buffer_id {
     STRATA__BUFFER_QUANTISED_IN,   /* int8 paths: quantised rows of width values */
     STRATA__BUFFER_EXPERT_GATE_UP, /* float32 [tile][2 * expert_width], paths that
                                       facts.gate_up_paths names */
-    STRATA__BUFFER_EXPERT_H,       /* activation rows [tile][expert_width]; not on path fused */
+    STRATA__BUFFER_EXPERT_H,       /* activation rows [tile][expert_width]; not on int8 paths */
     STRATA__BUFFER_EXPERT_H_SCALE,
-    STRATA__BUFFER_QUANTISED_H, /* int8 paths: quantised rows of expert_width values; fused writes
-                                   it as h */
+    STRATA__BUFFER_QUANTISED_H, /* int8 paths, in place of h: quantised rows of expert_width */
     STRATA__BUFFER_EXPERT_Y,    /* float32 [tile][width] */
     /* edge configuration, rows of a logit tile */
     STRATA__BUFFER_FINAL_XN, /* activation rows [tile][width] */

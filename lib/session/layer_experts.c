@@ -66,7 +66,7 @@ static strata_status take_buffers(launch *l)
     l->quantised_h = strata__take(&taker, STRATA__BUFFER_QUANTISED_H, 0, rows);
     l->y = strata__take_needed(&taker, STRATA__BUFFER_EXPERT_Y, 0, rows);
     l->scratch = strata__take_scratch(&taker, STRATA__BUFFER_EXPERT_SCRATCH);
-    /* The fused path hands its intermediate on in the quantised form alone. */
+    /* The int8 paths hand their intermediate on in the quantised form alone. */
     if (!l->h.data)
         l->h.data = l->quantised_h;
     return taker.status;
@@ -98,6 +98,7 @@ static strata_status gate_up(const launch *l)
     args.quantised = l->quantised_in;
     args.scratch = l->scratch;
     args.activation = session->geometry->activation;
+    args.down_format = l->layer->expert_down.format;
     args.path = l->path;
     return session->kernels->ops->gate_up(session->kernels, session->stream->native, &args);
 }
@@ -111,7 +112,6 @@ static strata_status down(const launch *l)
     args.expert_scale = l->weights->expert_scale;
     args.h = l->h;
     args.y = l->y;
-    args.quantised = l->quantised_h;
     args.scratch = l->scratch;
     args.path = l->path;
     return session->kernels->ops->down(session->kernels, session->stream->native, &args);

@@ -28,6 +28,24 @@ typedef struct strata__softmax_step {
     float scale;
 } strata__softmax_step;
 
+/* Up to STRATA__K_STEP values of eight outputs and a tile of rows, in the int8 arithmetic. */
+typedef struct strata__int8_step {
+    const float *packed;     /* [count][width] codes of the rows */
+    const float *row_scales; /* [count / row_group][width] */
+    const float *row_sums;   /* [count / min(weight_group, row_group)][width] */
+    const float *weights;    /* [8][weight_stride] codes */
+    const float *scales;     /* [8][scale_stride], one for each weight_group values */
+    const float *offsets;    /* the same, or NULL */
+    float *sums;             /* [8][sum_stride], added to */
+    uint32_t width;          /* 8, 16 or 32 */
+    uint32_t count;          /* a multiple of both groups */
+    uint32_t weight_group;
+    uint32_t row_group;
+    uint32_t weight_stride;
+    uint32_t scale_stride;
+    uint32_t sum_stride;
+} strata__int8_step;
+
 typedef struct strata__cpu_code {
     /*
      * sums[n][r] (+)= sum over k ascending of weights[n][k] * packed[k][r], for 8 outputs n and
@@ -55,6 +73,10 @@ typedef struct strata__cpu_code {
     double (*sum_squares)(const float *values, uint32_t n);
     /* Round to nearest even, beyond the largest half to the largest half; NaN stays NaN. */
     void (*to_half)(const float *values, uint32_t n, uint16_t *halves);
+    /* A quantised row (base/format.h) of n values, a multiple of `group`, which is 32 or 64. */
+    void (*quantise)(const float *values, uint32_t n, uint32_t group, void *row);
+    void (*widen)(const int8_t *codes, uint32_t n, float *out);
+    void (*int8_step)(const strata__int8_step *step);
 } strata__cpu_code;
 
 extern const strata__cpu_code strata__code_base;

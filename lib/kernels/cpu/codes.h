@@ -242,4 +242,9 @@ static inline void put_shifted(uint64_t codes, float scale, float delta, float *
 
 #endif
 
+static inline void codes_store(codes_16 x, int8_t *out)
+{
+    memcpy(out, &x, sizeof x);
+}
+
 #endif

@@ -39,3 +39,22 @@ void strata__decode_row(uint32_t format, const void *blocks, uint64_t values, fl
 {
     strata__decode_row_level(strata__cpu_best_level(), format, blocks, values, out);
 }
+
+static const strata__decode_int8_fn *int8_decoders(strata__cpu_level level)
+{
+#if defined(STRATA__HAVE_X86_LEVELS)
+    if (level == STRATA__CPU_AVX512)
+        return strata__decode_int8_avx512;
+    if (level == STRATA__CPU_AVX2)
+        return strata__decode_int8_avx2;
+#endif
+    (void)level;
+    return strata__decode_int8_base;
+}
+
+void strata__decode_int8_level(strata__cpu_level level, uint32_t format, const void *blocks,
+                               uint64_t values, int8_t *codes, float *scales, float *offsets)
+{
+    int8_decoders(level)[format](blocks, values / strata__format_find(format)->block_values, codes,
+                                 scales, offsets);
+}

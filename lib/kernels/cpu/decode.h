@@ -27,4 +27,11 @@ void strata__decode_row(uint32_t format, const void *blocks, uint64_t values, fl
 void strata__decode_row_level(strata__cpu_level level, uint32_t format, const void *blocks,
                               uint64_t values, float *out);
 
+/*
+ * To the exact int8 form, for formats whose int8_group is not 0: `values` codes, and a scale and,
+ * where int8_minimum is set, an offset for every int8_group values: value = scale * code + offset.
+ */
+void strata__decode_int8_level(strata__cpu_level level, uint32_t format, const void *blocks,
+                               uint64_t values, int8_t *codes, float *scales, float *offsets);
+
 #endif

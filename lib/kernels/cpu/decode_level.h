@@ -10,11 +10,22 @@
 typedef void (*strata__decode_fn)(const uint8_t *restrict block, uint64_t blocks,
                                   float *restrict out);
 
-/* Indexed by strata__format; NULL where the format does not exist. */
+/*
+ * To the int8 form: codes, and for each int8_group of the format a scale and, where it has
+ * minimums, an offset: value = scale * code + offset.
+ */
+typedef void (*strata__decode_int8_fn)(const uint8_t *restrict block, uint64_t blocks,
+                                       int8_t *restrict codes, float *restrict scales,
+                                       float *restrict offsets);
+
+/* Indexed by strata__format; NULL where the format does not exist or has no such form. */
 extern const strata__decode_fn strata__decode_base[STRATA__FORMAT_LIMIT];
+extern const strata__decode_int8_fn strata__decode_int8_base[STRATA__FORMAT_LIMIT];
 #if defined(STRATA__HAVE_X86_LEVELS)
 extern const strata__decode_fn strata__decode_avx2[STRATA__FORMAT_LIMIT];
+extern const strata__decode_int8_fn strata__decode_int8_avx2[STRATA__FORMAT_LIMIT];
 extern const strata__decode_fn strata__decode_avx512[STRATA__FORMAT_LIMIT];
+extern const strata__decode_int8_fn strata__decode_int8_avx512[STRATA__FORMAT_LIMIT];
 #endif
 
 #endif

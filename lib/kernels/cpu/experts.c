@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "kernels/cpu/experts_int8.h"
 #include "kernels/cpu/product.h"
 
 STRATA__CPU_TASK(gate_up);
@@ -10,7 +11,7 @@ STRATA__CPU_TASK(down);
 
 static strata_status check_path(const char *what, uint32_t path)
 {
-    if (path == STRATA__PATH_FP16 || path == STRATA__PATH_DIRECT)
+    if (path < STRATA__PATH_COUNT)
         return STRATA_OK;
     return strata__fail(STRATA_ERR_UNSUPPORTED, "%s: path %u is not one the CPU takes", what, path);
 }
@@ -66,6 +67,10 @@ static void run_gate_up(const void *arguments)
 {
     const gate_up_task *task = arguments;
     const strata__gate_up_args *a = &task->args;
+    if (strata__int8_path(a->path)) {
+        strata__int8_gate_up(task->cpu, a);
+        return;
+    }
     strata__product_job job = {
         .cpu = task->cpu,
         .args = a,
@@ -94,7 +99,9 @@ strata_status strata__cpu_gate_up(strata__kernels *kernels, void *stream,
             strata__fail(STRATA_ERR_UNSUPPORTED, "gate_up: gate is %u x %u, up is %u x %u",
                          args->gate.inputs, args->gate.outputs, args->up.inputs, args->up.outputs);
     if (!status)
-        status = strata__product_check_scratch("gate_up", &args->scratch, args->gate.inputs);
+        status = strata__int8_path(args->path)
+                     ? strata__int8_check_gate_up(args)
+                     : strata__product_check_scratch("gate_up", &args->scratch, args->gate.inputs);
     return status || !args->range.rows ? status
                                        : gate_up_enqueue(kernels, stream, args, run_gate_up);
 }
@@ -120,6 +127,10 @@ static void run_down(const void *arguments)
 {
     const down_task *task = arguments;
     const strata__down_args *a = &task->args;
+    if (strata__int8_path(a->path)) {
+        strata__int8_down(task->cpu, a);
+        return;
+    }
     strata__product_job job = {
         .cpu = task->cpu,
         .args = a,
@@ -141,6 +152,8 @@ strata_status strata__cpu_down(strata__kernels *kernels, void *stream,
     if (!status)
         status = strata__cpu_check_weight("down", args->down.format, args->down.inputs);
     if (!status)
-        status = strata__product_check_scratch("down", &args->scratch, args->down.inputs);
+        status = strata__int8_path(args->path)
+                     ? strata__int8_check_down(args)
+                     : strata__product_check_scratch("down", &args->scratch, args->down.inputs);
     return status || !args->range.rows ? status : down_enqueue(kernels, stream, args, run_down);
 }
