@@ -20,6 +20,7 @@ typedef struct command {
 } command;
 
 int cmd_bench(int argc, char **argv);
+int cmd_compare(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_prefill(int argc, char **argv);

@@ -170,6 +170,56 @@ class BenchTest(unittest.TestCase):
             self.assertEqual(run("bench", PACK, "--prompts=" + lengths).returncode, 2)
 
 
+class CompareTest(unittest.TestCase):
+    def compare(self, *arguments):
+        done = run("compare", PACK, "--json", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_equal_settings_do_not_differ(self):
+        answer = self.compare("--random", "40", "--lengths", "8,40", "--positions", "16",
+                              "--a", "path=fp16", "--a", "kv=f16;path=fp16")
+        self.assertEqual(answer["reference"], "path=fp16")
+        self.assertEqual([(c["setting"], c["prompt_tokens"], c["positions"])
+                          for c in answer["comparisons"]],
+                         [("path=fp16", 8, 8), ("path=fp16", 40, 16),
+                          ("kv=f16;path=fp16", 8, 8), ("kv=f16;path=fp16", 40, 16)])
+        for c in answer["comparisons"]:
+            self.assertEqual((c["kl_mean"], c["kl_most"], c["max_abs_difference"]), (0, 0, 0))
+            self.assertEqual((c["same_top_share"], c["same_last_top"]), (1, True))
+
+    def test_other_cache_differs(self):
+        answer = self.compare("--random", "40", "--a", "kv=q8_0", "--b", "kv=f32")
+        self.assertGreater(answer["comparisons"][0]["kl_mean"], 0)
+        self.assertGreater(answer["comparisons"][0]["max_abs_difference"], 0)
+
+    def test_int8_paths_stay_close(self):
+        tokens = pathlib.Path(PACK).with_name("strata-chapters-heldout-ids.txt")
+        if not tokens.exists():
+            self.skipTest("no text for this pack")
+        answer = self.compare("--tokens-file", str(tokens), "--context", "2048")
+        self.assertEqual([c["setting"] for c in answer["comparisons"]], ["path=fused", "path=mmq"])
+        for c in answer["comparisons"]:
+            self.assertEqual((c["prompt_tokens"], c["positions"]), (2048, 256))
+            self.assertTrue(0 < c["kl_mean"] < 0.004, c)
+            self.assertTrue(c["same_last_top"])
+
+    def test_text(self):
+        done = run("compare", PACK, "--random", "9", "--a", "kv=q8_0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("kv=q8_0", done.stdout)
+        self.assertIn("against path=fp16", done.stdout)
+
+    def test_bad_settings(self):
+        for setting in ("path", "kv=f64", "chunk=0", "colour=red", "x" * 300):
+            done = run("compare", PACK, "--random", "9", "--a", setting)
+            self.assertEqual((done.returncode, done.stdout), (1, ""), setting)
+        for lengths in ("0", "10", "2,x"):
+            done = run("compare", PACK, "--random", "9", "--lengths", lengths)
+            self.assertEqual((done.returncode, done.stdout), (1, ""), lengths)
+        self.assertEqual(run("compare", PACK, "--random", "9", "--positions", "0").returncode, 2)
+
+
 class PrefillTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The tool's own parts: numbers as people write them, token lists, UTF-8 and JSON. */
+/* The tool's own parts: numbers as people write them, token lists, UTF-8, JSON, differences. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "compare.h"
 #include "json.h"
 #include "parse.h"
 #include "utf8.h"
@@ -145,6 +147,26 @@ static void json_is_escaped_and_nested(void **state)
     free(text);
 }
 
+static void differences_of_logits(void **state)
+{
+    /* Two positions of three tokens; e^logit is 1 2 1 against 1 1 2, then 4 1 1 in both. */
+    const float a[] = {0, 0.69314718f, 0, 1.38629436f, 0, 0};
+    const float b[] = {0, 0, 0.69314718f, 1.38629436f, 0, 0};
+    (void)state;
+    difference same = compare_logits(a, a, 2, 3);
+    assert_true(same.kl_mean == 0 && same.kl_most == 0 && same.logit_most == 0);
+    assert_true(same.top_share == 1 && same.same_last_top);
+    difference d = compare_logits(a, b, 2, 3);
+    /* 1/4 (ln 1 + 2 ln 2 - ln 2) = ln 2 / 4 in the first position, nothing in the second */
+    assert_true(fabs(d.kl_most - 0.69314718 / 4) < 1e-6);
+    assert_true(fabs(d.kl_mean - 0.69314718 / 8) < 1e-6);
+    assert_true(d.top_share == 0.5 && d.same_last_top);
+    assert_true(d.logit_most == (double)0.69314718f);
+    const float none[] = {0, NAN, 0};
+    d = compare_logits(a, none, 1, 3);
+    assert_true(isnan(d.kl_mean) && isnan(d.logit_most));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +176,7 @@ int main(void)
         cmocka_unit_test(random_tokens_are_seeded),
         cmocka_unit_test(utf8_is_checked),
         cmocka_unit_test(json_is_escaped_and_nested),
+        cmocka_unit_test(differences_of_logits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

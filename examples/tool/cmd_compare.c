@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+/* strata compare: how far the logits of two ways to run a model are apart. */
+#include <argp.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compare.h"
+#include "json.h"
+#include "progress.h"
+#include "run_options.h"
+#include "tool.h"
+
+enum { KEY_JSON = 0x200, KEY_A, KEY_B, KEY_LENGTHS, KEY_POSITIONS };
+enum { MAX_SETTINGS = 8, MAX_LENGTHS = 16, SETTING_BYTES = 256 };
+
+/* Logits of all positions of a prompt are asked for at once up to this size. */
+static const uint64_t whole_bytes = 2ull << 30;
+
+static const struct argp_option option_table[] = {
+    {0, 0, 0, 0, "Comparison:", 3},
+    {"a", KEY_A, "SETTING", 0,
+     "What is compared: path=fused,8:fp16 or kv=q8_0, several joined by \";\". Given more than "
+     "once: one after the other; path=fused and path=mmq by default",
+     3},
+    {"b", KEY_B, "SETTING", 0, "What it is compared with, path=fp16 by default", 3},
+    {"lengths", KEY_LENGTHS, "LENGTHS", 0, "Prompt lengths: the prompt's first tokens", 3},
+    {"positions", KEY_POSITIONS, "N", 0,
+     "Last positions of a prompt that are compared, 256 by default. Where the logits of the whole "
+     "prompt take more than 2 GiB, these positions are read in a call of their own",
+     3},
+    {"json", KEY_JSON, 0, 0, "One JSON object on standard output", 3},
+    {0},
+};
+
+/* One way to run the model. */
+typedef struct setting {
+    const char *text;
+    char words[SETTING_BYTES]; /* the text, cut */
+    run_options run;
+} setting;
+
+typedef struct arguments {
+    run_options run;
+    const char *pack;
+    const char *lengths;
+    const char *a_text[MAX_SETTINGS];
+    const char *b_text;
+    uint64_t a_count;
+    uint64_t positions;
+    bool json;
+} arguments;
+
+typedef struct comparison {
+    const arguments *arguments;
+    token_list tokens;
+    uint64_t lengths[MAX_LENGTHS];
+    uint64_t length_count;
+    setting reference;
+    setting others[MAX_SETTINGS];
+    uint64_t logits_count;
+    float *reference_logits[MAX_LENGTHS]; /* of the last positions */
+    difference results[MAX_SETTINGS][MAX_LENGTHS];
+} comparison;
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    arguments *a = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->run;
+        return 0;
+    case KEY_JSON:
+        a->json = true;
+        return 0;
+    case KEY_A:
+        if (a->a_count == MAX_SETTINGS)
+            argp_error(state, "--a: at most %d times", MAX_SETTINGS);
+        a->a_text[a->a_count++] = arg;
+        return 0;
+    case KEY_B:
+        a->b_text = arg;
+        return 0;
+    case KEY_LENGTHS:
+        a->lengths = arg;
+        return 0;
+    case KEY_POSITIONS:
+        if (!parse_u64(arg, &a->positions) || a->positions == 0 || a->positions > INT32_MAX)
+            argp_error(state, "--positions: \"%s\" is not a number of positions", arg);
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->pack)
+            argp_error(state, "one pack only");
+        a->pack = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->pack)
+            argp_error(state, "name a pack");
+        run_options_check(&a->run, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static bool set_kv(run_options *run, const char *value)
+{
+    static const char *const names[] = {"f16", "q8_0", "f32"};
+    for (uint32_t i = 0; i < 3; i++)
+        if (strcmp(value, names[i]) == 0) {
+            run->kv_format = i;
+            return true;
+        }
+    return false;
+}
+
+static bool set_word(run_options *run, const char *key, const char *value)
+{
+    if (strcmp(key, "path") == 0)
+        run->path = value;
+    else if (strcmp(key, "device") == 0)
+        run->device = value;
+    else if (strcmp(key, "kv") == 0)
+        return set_kv(run, value);
+    else if (strcmp(key, "chunk") == 0)
+        return parse_u64(value, &run->chunk_tokens) && run->chunk_tokens;
+    else if (strcmp(key, "kernels") == 0 && strcmp(value, "sm80") == 0)
+        run->kernel_level = 80;
+    else
+        return false;
+    return true;
+}
+
+/* Options of a setting: the command's, changed by the setting's words. */
+static bool read_setting(const arguments *a, const char *text, setting *out)
+{
+    char *rest = NULL;
+    out->text = text;
+    out->run = a->run;
+    if (strlen(text) >= sizeof out->words) {
+        tool_message("a setting of more than %d bytes", SETTING_BYTES - 1);
+        return false;
+    }
+    strcpy(out->words, text);
+    for (char *word = strtok_r(out->words, ";", &rest); word; word = strtok_r(NULL, ";", &rest)) {
+        char *value = strchr(word, '=');
+        if (value)
+            *value++ = '\0';
+        if (!value || !set_word(&out->run, word, value)) {
+            tool_message("\"%s\" is no setting: path=, kv=, chunk=, device= or kernels=sm80", text);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_settings(comparison *c)
+{
+    const arguments *a = c->arguments;
+    bool good = read_setting(a, a->b_text, &c->reference);
+    for (uint64_t i = 0; good && i < a->a_count; i++)
+        good = read_setting(a, a->a_text[i], &c->others[i]);
+    return good;
+}
+
+/* The lengths, ascending as given; the whole prompt when none were. */
+static bool read_lengths(comparison *c)
+{
+    token_list lengths = {0};
+    bool good = true;
+    if (!c->arguments->lengths) {
+        c->lengths[c->length_count++] = c->tokens.count;
+        return true;
+    }
+    if (parse_tokens(c->arguments->lengths, &lengths) != TOKENS_OK || lengths.count > MAX_LENGTHS)
+        good = false;
+    for (uint64_t i = 0; good && i < lengths.count; i++) {
+        good = lengths.ids[i] > 0 && (uint64_t)lengths.ids[i] <= c->tokens.count;
+        c->lengths[c->length_count++] = good ? (uint64_t)lengths.ids[i] : 0;
+    }
+    free(lengths.ids);
+    if (!good)
+        tool_message("--lengths: not 1 to %d lengths within the prompt's %" PRIu64 " tokens",
+                     MAX_LENGTHS, c->tokens.count);
+    return good;
+}
+
+static uint64_t positions_of(const comparison *c, uint64_t length)
+{
+    return c->arguments->positions < length ? c->arguments->positions : length;
+}
+
+static strata_status run_tokens(strata_prefill *prefill, const int32_t *tokens, uint64_t count,
+                                float *logits, uint64_t logits_count)
+{
+    progress_bar bar;
+    strata_prefill_request request;
+    strata_status status;
+    strata_prefill_request_init(&request, sizeof request);
+    request.tokens = tokens;
+    request.token_count = count;
+    request.logits = logits;
+    request.logits_capacity = logits ? count * logits_count : 0;
+    request.logits_mode = logits ? STRATA_LOGITS_ALL : STRATA_LOGITS_NONE;
+    request.progress_fn = progress_update;
+    request.progress_user_data = &bar;
+    progress_start(&bar);
+    status = strata_prefill_run(prefill, &request, NULL);
+    progress_finish(&bar);
+    return status;
+}
+
+/* Reads a prompt and keeps the logits of its last positions in new memory. */
+static strata_status read_prompt(const comparison *c, strata_session *session,
+                                 strata_prefill *prefill, uint64_t length, float **out)
+{
+    uint64_t count = c->logits_count, positions = positions_of(c, length), reached;
+    uint64_t whole = length * count * sizeof(float) <= whole_bytes ? length : positions;
+    float *logits = malloc(whole * count * sizeof *logits);
+    strata_status status = strata_session_truncate(session, 0, 0, &reached);
+    if (!logits)
+        return STRATA_ERR_NO_MEMORY;
+    if (status == STRATA_OK && whole < length)
+        status = run_tokens(prefill, c->tokens.ids, length - whole, NULL, 0);
+    if (status == STRATA_OK)
+        status = run_tokens(prefill, c->tokens.ids + (length - whole), whole, logits, count);
+    memmove(logits, logits + (whole - positions) * count, positions * count * sizeof *logits);
+    *out = logits;
+    return status;
+}
+
+/* All lengths with one setting; `which` is the setting's place among the others. */
+static strata_status read_lengths_with(comparison *c, strata_session *session,
+                                       strata_prefill *prefill, const uint64_t *which)
+{
+    strata_status status = STRATA_OK;
+    c->logits_count = strata_session_logits_count(session);
+    for (uint64_t i = 0; i < c->length_count && status == STRATA_OK; i++) {
+        float *logits = NULL;
+        status = read_prompt(c, session, prefill, c->lengths[i], &logits);
+        if (!which) {
+            c->reference_logits[i] = logits;
+            continue;
+        }
+        if (status == STRATA_OK)
+            c->results[*which][i] = compare_logits(c->reference_logits[i], logits,
+                                                   positions_of(c, c->lengths[i]), c->logits_count);
+        free(logits);
+    }
+    return status;
+}
+
+static int run_setting(comparison *c, strata_pack *pack, const setting *s, const uint64_t *which)
+{
+    strata_session_options session_options;
+    strata_plan_options plan_options;
+    strata_session *session = NULL;
+    strata_prefill *prefill = NULL;
+    strata_status status;
+    int code = TOOL_OK;
+    run_options_apply(&s->run, c->tokens.count, &session_options, &plan_options);
+    status = strata_session_create(pack, &session_options, &session);
+    if (status == STRATA_OK)
+        status = strata_prefill_create(session, NULL, &prefill);
+    if (status == STRATA_OK)
+        status = read_lengths_with(c, session, prefill, which);
+    if (status != STRATA_OK) {
+        tool_message("with %s:", s->text);
+        code = tool_fail("cannot read the prompt", status, c->arguments->json);
+    }
+    strata_prefill_destroy(prefill);
+    strata_session_destroy(session);
+    return code;
+}
+
+static void write_text(const comparison *c)
+{
+    printf("%-24s %8s %9s %11s %11s %9s %9s %11s\n", "setting", "tokens", "positions", "mean KL",
+           "largest KL", "same top", "last top", "logits");
+    for (uint64_t s = 0; s < c->arguments->a_count; s++)
+        for (uint64_t i = 0; i < c->length_count; i++) {
+            const difference *d = &c->results[s][i];
+            printf("%-24s %8" PRIu64 " %9" PRIu64 " %11.3g %11.3g %7.2f %% %9s %11.3g\n",
+                   c->others[s].text, c->lengths[i], positions_of(c, c->lengths[i]), d->kl_mean,
+                   d->kl_most, 100 * d->top_share, d->same_last_top ? "same" : "differs",
+                   d->logit_most);
+        }
+    printf("against %s; KL in nats, logits: largest absolute difference\n", c->reference.text);
+}
+
+static void write_result(json_writer *json, const comparison *c, uint64_t s, uint64_t i)
+{
+    const difference *d = &c->results[s][i];
+    json_object(json, NULL);
+    json_string(json, "setting", c->others[s].text);
+    json_u64(json, "prompt_tokens", c->lengths[i]);
+    json_u64(json, "positions", positions_of(c, c->lengths[i]));
+    json_f64(json, "kl_mean", d->kl_mean);
+    json_f64(json, "kl_most", d->kl_most);
+    json_f64(json, "same_top_share", d->top_share);
+    json_bool(json, "same_last_top", d->same_last_top);
+    json_f64(json, "max_abs_difference", d->logit_most);
+    json_end(json);
+}
+
+static void write_json(const comparison *c)
+{
+    json_writer json;
+    json_start(&json, stdout);
+    json_object(&json, NULL);
+    json_string(&json, "pack", c->arguments->pack);
+    json_string(&json, "reference", c->reference.text);
+    json_array(&json, "comparisons");
+    for (uint64_t s = 0; s < c->arguments->a_count; s++)
+        for (uint64_t i = 0; i < c->length_count; i++)
+            write_result(&json, c, s, i);
+    json_end(&json);
+    json_end(&json);
+}
+
+static int compare(comparison *c, strata_pack *pack)
+{
+    const arguments *a = c->arguments;
+    strata_pack_info info = {.struct_size = sizeof info};
+    strata_status status = strata_pack_info_get(pack, &info);
+    int code;
+    if (status != STRATA_OK)
+        return tool_fail("cannot inspect the pack", status, a->json);
+    if (!run_options_prompt(&a->run, info.vocabulary_count, &c->tokens) || !read_lengths(c) ||
+        !read_settings(c))
+        return TOOL_FAILED;
+    code = run_setting(c, pack, &c->reference, NULL);
+    for (uint64_t s = 0; s < a->a_count && code == TOOL_OK; s++)
+        code = run_setting(c, pack, &c->others[s], &s);
+    if (code == TOOL_OK && a->json)
+        write_json(c);
+    else if (code == TOOL_OK)
+        write_text(c);
+    return code;
+}
+
+int cmd_compare(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&run_argp, 0, 0, 0}, {0}};
+    static const struct argp parser = {option_table,
+                                       parse_option,
+                                       "PACK",
+                                       "Compares the logits of ways to run a model.",
+                                       children,
+                                       0,
+                                       0};
+    arguments a = {.run.seed = 1, .b_text = "path=fp16", .positions = 256};
+    comparison *c = calloc(1, sizeof *c);
+    strata_context *context;
+    strata_pack *pack;
+    int code = TOOL_FAILED;
+    argp_parse(&parser, argc, argv, 0, NULL, &a);
+    if (!a.a_count) {
+        a.a_text[a.a_count++] = "path=fused";
+        a.a_text[a.a_count++] = "path=mmq";
+    }
+    if (!c) {
+        tool_message("no memory for the comparison");
+        return TOOL_FAILED;
+    }
+    c->arguments = &a;
+    if (tool_open_pack(a.pack, a.json, &context, &pack)) {
+        code = compare(c, pack);
+        strata_pack_close(pack);
+        strata_context_destroy(context);
+    }
+    for (uint64_t i = 0; i < MAX_LENGTHS; i++)
+        free(c->reference_logits[i]);
+    free(c->tokens.ids);
+    free(c);
+    return code;
+}
