@@ -19,6 +19,7 @@ static void version_agrees_with_headers(void **state)
     snprintf(text, sizeof text, "%d.%d.%d", STRATA_VERSION_MAJOR, STRATA_VERSION_MINOR,
              STRATA_VERSION_PATCH);
     assert_string_equal(strata_version_string(), text);
+    assert_string_equal(strata_version_string(), PROJECT_VERSION);
     assert_int_equal(strata_version_number(), STRATA_VERSION_NUMBER);
 }
 

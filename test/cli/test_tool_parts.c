@@ -127,7 +127,7 @@ static void json_is_escaped_and_nested(void **state)
     assert_non_null(out);
     json_start(&json, out);
     json_object(&json, NULL);
-    json_string(&json, "a\"b", "line\n\\ \x01");
+    json_string(&json, "a\"b", "line\n\\ \x01\x1f\x7f");
     json_bytes(&json, "raw", "\xff\xc3\xa9", 3);
     json_array(&json, "list");
     json_u64(&json, NULL, UINT64_MAX);
@@ -141,9 +141,10 @@ static void json_is_escaped_and_nested(void **state)
     json_null(&json, "none");
     json_end(&json);
     fclose(out);
-    assert_string_equal(text, "{\"a\\\"b\": \"line\\n\\\\ \\u0001\", \"raw\": \"\\ufffd\xc3\xa9\", "
-                              "\"list\": [18446744073709551615, -5, 0.5, null, {}], "
-                              "\"yes\": true, \"none\": null}\n");
+    assert_string_equal(
+        text, "{\"a\\\"b\": \"line\\n\\\\ \\u0001\\u001f\\u007f\", \"raw\": \"\\ufffd\xc3\xa9\", "
+              "\"list\": [18446744073709551615, -5, 0.5, null, {}], "
+              "\"yes\": true, \"none\": null}\n");
     free(text);
 }
 
