@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check_kernels [check] [small] [bench] [seed=N] [level=80|0] [only=decoders,dense,experts,rows,routing]
+ * check_kernels [check] [small] [bench] [seed=N] [level=80|0]
+ * [only=decoders,dense,experts,rows,routing]
  *
  * Checks and times the CUDA kernels, at both levels: those of sm_80 alone and the best of the
  * device. Exit code 0: all right, 1: something is wrong, 2: no answer, 77: no device.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tables of decoders of one instruction set. Included once by a source file that is compiled for
- * that set and has named the tables: #define STRATA__DECODERS strata__decode_avx2
+ * The tables of decoders of one instruction set. Included once by a source file that is compiled
+ * for that set and has named the tables: #define STRATA__DECODERS strata__decode_avx2
  */
 #include "kernels/cpu/decode_int8.h"
 #include "kernels/cpu/decode_iq.h"

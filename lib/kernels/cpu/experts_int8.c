@@ -4,8 +4,9 @@
  *
  * An item is up to 128 rows of an expert against 64 outputs of one or two matrices: K_STEP values
  * of the rows are transposed into tiles, then every eight outputs are decoded and multiplied with
- * all tiles. Path fused takes gate and up at once and quantises what the activation leaves, path mmq
- * takes them one after the other through a float buffer. Both do the same operations on a value.
+ * all tiles. Path fused takes gate and up at once and quantises what the activation leaves, path
+ * mmq takes them one after the other through a float buffer. Both do the same operations on a
+ * value.
  */
 #include "kernels/cpu/experts_int8.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Decoders to the image that the products read (products.h). A warp takes 256 consecutive values of
- * a row, eight a lane: it reads one piece of the row and writes four whole 128-byte lines. It does so
- * for four rows at a time, so that enough reads are on their way.
+ * a row, eight a lane: it reads one piece of the row and writes four whole 128-byte lines. It does
+ * so for four rows at a time, so that enough reads are on their way.
  */
 #include "kernels/cuda/codebooks.cuh"
 #include "kernels/cuda/common.cuh"

@@ -9,8 +9,9 @@
  * barrier when all eight multiplying warps have left it. Loading runs ahead across tiles, so that
  * the next tile's first stages land while this one's results are stored.
  *
- * With many rows an expert, two blocks form a cluster that works on two neighbouring tiles of rows and
- * the same columns: each copies half of the image to both. A stage is then left by the warps of both.
+ * With many rows an expert, two blocks form a cluster that works on two neighbouring tiles of rows
+ * and the same columns: each copies half of the image to both. A stage is then left by the warps of
+ * both.
  *
  * cp.async counts as ordinary writes, which wgmma sees only after a fence by their threads. So a
  * thread hands a stage over LAG stages after it started its copies: it waits for them, fences and
@@ -48,7 +49,9 @@ template <uint32_t CLUSTER> struct block_view {
     uint32_t columns, k_blocks;
     uint32_t rank; /* in the cluster */
 
-    /* The block's part of the next tile, which may have no rows when the cluster's first part has. */
+    /*
+     * The block's part of the next tile, which may have no rows when the cluster's first part has.
+     */
     __device__ __forceinline__ bool next(uint32_t *index, product_tile *tile) const
     {
         if (!next_tile(table, args, columns, gridDim.x / CLUSTER, index, tile))
@@ -127,7 +130,9 @@ struct pending_stages {
     }
 };
 
-/* By one thread: the tile's slabs of block `block` of values, or a cluster's block its one of them. */
+/*
+ * By one thread: the tile's slabs of block `block` of values, or a cluster's block its one of them.
+ */
 template <uint32_t CLUSTER>
 __device__ __forceinline__ void load_image(const block_view<CLUSTER> &view,
                                            const product_tile &tile, uint32_t block, uint32_t stage,

@@ -284,7 +284,9 @@ static __device__ __forceinline__ void store_cache(void *cache, const strata__kv
         store_q8_0<N>(rows, kv, row, x, stage);
 }
 
-/* Writes a head of queries divided by `scale`, a power of two; answers its largest magnitude here. */
+/*
+ * Writes a head of queries divided by `scale`, a power of two; answers its largest magnitude here.
+ */
 template <int N>
 static __device__ __forceinline__ float write_query(const strata__qkv_args &args, uint32_t row,
                                                     uint32_t head, float (&x)[N], float scale)
@@ -316,7 +318,9 @@ head_source(const strata__qkv_args &args, uint32_t row, uint32_t task, uint32_t 
     return base + (uint64_t)row * args.qkv_stride + task * head_size;
 }
 
-/* All heads of a row, the next one's values on their way; answers the largest query of this lane. */
+/*
+ * All heads of a row, the next one's values on their way; answers the largest query of this lane.
+ */
 template <int N>
 static __device__ __forceinline__ float
 write_heads(const strata__qkv_args &args, const row_place &place, float (&next)[N], float q_factor,

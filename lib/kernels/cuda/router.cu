@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The router's logits in the precision of float32. A value is cut in two parts of eleven bits, which
- * tensor cores multiply exactly: x w = x0 w0 + x0 w1 + x1 w0, where x1 w1 is below float32's rounding.
- * Tensor cores cut their sums off, which would add up along a row; so the sums of 32 values are taken
- * there and added up in float32, in ascending order, whatever the rows of a launch.
+ * The router's logits in the precision of float32. A value is cut in two parts of eleven bits,
+ * which tensor cores multiply exactly: x w = x0 w0 + x0 w1 + x1 w0, where x1 w1 is below float32's
+ * rounding. Tensor cores cut their sums off, which would add up along a row; so the sums of 32
+ * values are taken there and added up in float32, in ascending order, whatever the rows of a
+ * launch.
  *
- * Weights that are not float32 are decoded to float32 scratch first, as many experts at a time as it
- * holds.
+ * Weights that are not float32 are decoded to float32 scratch first, as many experts at a time as
+ * it holds.
  */
 #include "kernels/cuda/common.cuh"
 #include "kernels/cuda/products.h"
@@ -14,7 +15,10 @@
 namespace
 {
 
-/* Tiles of 64 rows by 64 experts; a warp has 16 rows and 32 experts. A pitch of 36 spreads the banks. */
+/*
+ * Tiles of 64 rows by 64 experts; a warp has 16 rows and 32 experts. A pitch of 36 spreads the
+ * banks.
+ */
 constexpr uint32_t THREADS = 256, TILE = 64, STEP = 32, PITCH = STEP + 4;
 
 struct router_launch {
@@ -105,7 +109,9 @@ __device__ __forceinline__ void multiply_step(float (&sums)[4][4], const split_t
             sums[j][i] += step[j][i];
 }
 
-/* What a thread brings of a step: two groups of four values of rows and of weights, and the gains. */
+/*
+ * What a thread brings of a step: two groups of four values of rows and of weights, and the gains.
+ */
 struct router_step {
     float4 x[2], w[2], gain;
 };
