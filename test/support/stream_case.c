@@ -166,6 +166,8 @@ strata_status stream_session(const stream_pack *p, const stream_options *o, stra
     stream_ok(strata__delaying_device_open(p->context, &o->device, &device));
     if (o->register_fails)
         strata__delaying_fail(device, STRATA__FAULT_REGISTER, 1, 1);
+    if (o->faults)
+        strata__delaying_fail(device, o->faults, o->fault_countdown, 0);
     if (o->out_device)
         *o->out_device = device;
     status = strata__session_create_on(device, p->pack, &options, out);

@@ -45,10 +45,13 @@ typedef struct stream_options {
     uint32_t resident_step; /* this many fewer in each next layer */
     uint32_t expert_tile;
     uint32_t dense_tile;
-    uint32_t fetch;                        /* 1: fetched, 2: streamed, 0: as planned */
-    uint64_t host_budget_bytes;            /* 0: no limit */
-    uint32_t borrow;                       /* 1: the prompt's memory is lent by the cache */
-    uint32_t register_fails;               /* 1: nothing can be page-locked where it is */
+    uint32_t fetch;             /* 1: fetched, 2: streamed, 0: as planned */
+    uint64_t host_budget_bytes; /* 0: no limit */
+    uint32_t borrow;            /* 1: the prompt's memory is lent by the cache */
+    uint32_t register_fails;    /* 1: nothing can be page-locked where it is */
+    uint32_t faults;            /* of the session's device, from its opening on */
+    uint32_t reserved;
+    uint64_t fault_countdown;
     const strata_session_options *session; /* more of them, or NULL */
     strata__device **out_device;           /* the session's, for faults; or NULL */
 } stream_options;
