@@ -192,6 +192,28 @@ static void the_keep_set_survives(void **state)
     bench_close(b);
 }
 
+/* In no schedule does the prompt that borrows the range overwrite what is moved out of it. */
+static void moves_come_before_the_prompt(void **state)
+{
+    stream_options o = {.group_experts = 2, .ring_pieces = 5, .resident = 4, .fetch = 2};
+    (void)state;
+    o.borrow = 1;
+    o.device.policy = STRATA__DELAYING_RANDOM;
+    for (o.device.seed = 0; o.device.seed < 24; ++o.device.seed) {
+        bench *b = bench_open(&o, 0, true);
+        strata__cache *cache = &b->session->cache;
+        read_whole(b);
+        finish_refill(b->session);
+        for (uint64_t i = 0; i < cache->count; ++i)
+            if (cache->places[i] >= b->session->loan_memory.base)
+                cache->uses[i] += 1000000;
+        read_whole(b);
+        strata__loan_settle(&b->session->loan);
+        check_presence(&b->pack, b->session);
+        bench_close(b);
+    }
+}
+
 static void a_kept_loan_stays_with_the_prefill(void **state)
 {
     stream_options o = {.group_experts = 2, .ring_pieces = 5, .resident = 2, .fetch = 2};
@@ -319,6 +341,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loans_come_back_whole),
         cmocka_unit_test(the_keep_set_survives),
+        cmocka_unit_test(moves_come_before_the_prompt),
         cmocka_unit_test(a_kept_loan_stays_with_the_prefill),
         cmocka_unit_test(what_is_not_lent_is_hit),
         cmocka_unit_test(profiles_choose_the_places),

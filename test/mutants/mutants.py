@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+"""Faults of streaming, as replacements in the sources; the tests must catch each.
+
+A mutant is a file, a text that occurs in it once, and what takes its place.
+"""
+
+RING = "lib/session/ring.c"
+FEED = "lib/session/feed.c"
+LIST = "lib/session/feed_list.c"
+LOAN = "lib/session/loan.c"
+STAGING = "lib/session/staging.c"
+TIER = "lib/session/host_tier.c"
+
+MUTANTS = {
+    "kernels do not wait for copies": (
+        RING,
+        "status = ring->device->ops->stream_wait(ring->device, ring->kernels, slot->ready);",
+        "status = STRATA_OK;"),
+    "copies do not wait for readers": (
+        RING,
+        "status = ring->device->ops->stream_wait(ring->device, ring->copies, slot->used);",
+        "status = STRATA_OK;"),
+    "ready is recorded before the copies": (
+        FEED,
+        "    status = enqueue(feed, piece, list);\n",
+        "    if (list->count)\n"
+        "        status = strata__ring_copied(&feed->ring, &piece->ring, list->bytes);\n"
+        "    if (status == STRATA_OK)\n"
+        "        status = enqueue(feed, piece, list);\n"
+        "    if (status == STRATA_OK) {\n"
+        "        strata__feed_mark(feed, piece, STRATA__BLOB_COPYING);\n"
+        "        piece->state = STRATA__FEED_SENT;\n"
+        "        piece->buffer = NULL;\n"
+        "        *out_sent = true;\n"
+        "        return STRATA_OK;\n"
+        "    }\n"),
+    "a slot is free while it is read": (
+        RING,
+        "            if (slot->state != STRATA__RING_FREE)\n                return false;\n",
+        "            if (slot->state == STRATA__RING_COPYING)\n                return false;\n"),
+    "used is recorded before the launch": (
+        RING,
+        "        slot->state = STRATA__RING_IN_USE;\n",
+        "        slot->state = STRATA__RING_IN_USE;\n"
+        "    if (status == STRATA_OK)\n"
+        "        status = ring->device->ops->event_record(ring->device, slot->used, "
+        "ring->kernels);\n"
+        "    slot->read = true;\n",
+        RING,
+        "        status = ring->device->ops->event_record(ring->device, slot->used, "
+        "ring->kernels);\n        slot->read = true;\n    }\n    if (status == STRATA_OK) {\n",
+        "        status = STRATA_OK;\n    }\n    if (status == STRATA_OK) {\n"),
+    "the event of a reader is recorded too late": (
+        RING,
+        "        status = ring->device->ops->event_record(ring->device, slot->used, "
+        "ring->kernels);\n",
+        "        if (slot->tenant % 2)\n"
+        "            status = ring->device->ops->event_record(ring->device, slot->used, "
+        "ring->kernels);\n"),
+    "residency is published before the copy": (
+        FEED,
+        "    strata__feed_mark(feed, piece, STRATA__BLOB_COPYING);\n",
+        "    strata__feed_mark(feed, piece, STRATA__BLOB_PRESENT);\n"),
+    "blobs left unwaited for are called present": (
+        FEED,
+        "        if (cached)\n            status = use_piece(feed, piece);\n",
+        "        if (cached)\n            strata__feed_mark(feed, piece, STRATA__BLOB_PRESENT);\n"),
+    "refill writes to a range that is lent": (
+        LOAN,
+        "    strata__loan_settle(loan);\n    for (uint32_t l = 0;",
+        "    for (uint32_t l = 0;"),
+    "refill is published before it is copied": (
+        LOAN,
+        "    uint64_t copied = atomic_load_explicit(&loan->copied, memory_order_acquire);\n",
+        "    uint64_t copied = loan->count;\n"),
+    "a loan that is handed out keeps its blobs": (
+        LOAN,
+        "    strata__loan_clear(loan);\n    /* The range",
+        "    /* The range"),
+    "copies overtake what is moved out of the loan": (
+        LOAN,
+        "        status = ops->stream_wait(session->device, session->copies, loan->moved);\n",
+        "        status = STRATA_OK;\n"),
+    "a staging buffer is filled before it is empty": (
+        STAGING,
+        "        if (done || state == STRATA__STAGING_FREE)\n",
+        "        if (done || state == STRATA__STAGING_FREE || state == STRATA__STAGING_EMPTYING)\n"),
+    "a staging buffer is sent before it is full": (
+        STAGING,
+        "    full = buffer->state == STRATA__STAGING_FULL;\n",
+        "    full = true;\n",
+        STAGING,
+        "    while (wait && buffer->state == STRATA__STAGING_POSTED)\n",
+        "    while (false)\n"),
+    "pieces straddle the end of the ring": (
+        RING,
+        "    if (bytes > ring_bytes - offset)\n        offset = 0;\n",
+        "    if (offset >= ring_bytes)\n        offset = 0;\n"),
+    "unrouted blobs are dropped by the wrong routing": (
+        FEED,
+        "    return is_present ? feed->offsets : NULL;\n",
+        "    (void)is_present;\n    return feed->offsets;\n"),
+    "launches before a piece are not released": (
+        FEED,
+        "    strata_status status = strata__feed_release(feed, feed->pieces[index_at(feed, first)]"
+        ".first);\n",
+        "    strata_status status = STRATA_OK;\n"),
+    "an aborted prompt leaves the ring as it was": (
+        FEED,
+        "    strata__ring_reset(&feed->ring);\n",
+        "    (void)0;\n"),
+    "memory is used while it is being page-locked": (
+        TIER,
+        "    span.state = atomic_load_explicit(&piece->state, memory_order_acquire);\n",
+        "    span.state = STRATA__TIER_UNPINNED;\n"),
+}
