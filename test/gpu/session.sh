@@ -1,11 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Whole prompts on CUDA against the CPU device: session.sh BUILD_FOLDER [PART...]. Needs python3 with
-# numpy. The parts, all by default:
+# Whole prompts on CUDA against the CPU device: session.sh BUILD_FOLDER [PART...]. Needs python3
+# with numpy. The parts, all by default:
 #
-#   bundled_model   held-out text, at several chunks and both kernel levels: KL at most 1e-4, the same
+#   bundled_model   held-out text, at several chunks and both kernel levels: KL at most 1e-4, the
+# same
 #                   top token in 99.5 % of positions; two runs give the same bits
-#   random_packs    one of every block format, 2,000 positions, for near ties in the routers make single
+#   random_packs    one of every block format, 2,000 positions, for near ties in the routers make
+# single
 #                   positions differ: normalised mean squared error at most 1e-2
 #   architectures   random models against their float64 forwards: the same
 set -u
@@ -28,7 +30,8 @@ compare() {
 }
 
 bundled_model() {
-    local pack=examples/models/strata-chapters.gguf ids=examples/models/strata-chapters-heldout-ids.txt
+    local pack=examples/models/strata-chapters.gguf
+    local ids=examples/models/strata-chapters-heldout-ids.txt
     local options=(--tokens-file "$ids" --kv f16)
     read_prompt "$work/cpu" "$pack" "${options[@]}" || return
     for level in best sm80; do
@@ -40,11 +43,13 @@ bundled_model() {
         done
         read_prompt "$work/again" "$pack" "${options[@]}" --device cuda:0 --chunk 2048 \
             --kernel-level $level &&
-            compare "$work/cuda" "$work/again" --vocabulary 1536 --bits --name "bundled, $level, again"
+            compare "$work/cuda" "$work/again" --vocabulary 1536 --bits \
+                --name "bundled, $level, again"
     done
     read_prompt "$work/cpu" "$pack" --tokens-file "$ids" --kv q8_0 &&
         read_prompt "$work/cuda" "$pack" --tokens-file "$ids" --kv q8_0 --device cuda:0 &&
-        compare "$work/cpu" "$work/cuda" --vocabulary 1536 --kl 1e-4 --top 0.99 --name "bundled, q8_0 KV"
+        compare "$work/cpu" "$work/cuda" --vocabulary 1536 --kl 1e-4 --top 0.99 \
+            --name "bundled, q8_0 KV"
 }
 
 formats=(F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS IQ2_XS
@@ -66,9 +71,10 @@ architectures() {
     seq 1 70 >"$work/tokens"
     for name in qwen3moe qwen2moe olmoe llama gpt-oss glm4moe minimax-m2 granitemoe hunyuan-moe \
         ernie4_5-moe bailingmoe2; do
-        python3 test/tools/oracle/arch_oracle.py "$name" "$work/pack.gguf" "$work/tokens" "$work/oracle" \
-            "$RANDOM" >/dev/null || { failed=1; continue; }
-        read_prompt "$work/cuda" "$work/pack.gguf" --tokens-file "$work/tokens" --device cuda:0 || continue
+        python3 test/tools/oracle/arch_oracle.py "$name" "$work/pack.gguf" "$work/tokens" \
+            "$work/oracle" "$RANDOM" >/dev/null || { failed=1; continue; }
+        read_prompt "$work/cuda" "$work/pack.gguf" --tokens-file "$work/tokens" --device cuda:0 ||
+            continue
         compare "$work/oracle" "$work/cuda" --vocabulary 512 --nmse 1e-2 --name "$name"
     done
 }
