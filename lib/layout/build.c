@@ -9,6 +9,8 @@
 #include "layout/path.h"
 #include "layout/region.h"
 
+enum { MOST_LOGIT_ROWS = 256 };
+
 uint64_t strata__layout_default_group_bytes(void)
 {
     return 8u << 20;
@@ -82,8 +84,7 @@ strata_status strata__layout_spec_init(const strata__layout_problem *problem,
     spec->dense_tile = tile(choice->dense_tile, spec->chunk);
     spec->attention_tile = tile(choice->attention_tile, spec->dense_tile);
     spec->expert_tile = tile(choice->expert_tile, (uint64_t)spec->chunk * (top_k ? top_k : 1));
-    spec->logit_tile = choice->logit_tile ? choice->logit_tile : 1;
-    spec->logit_tile = tile(spec->logit_tile, spec->chunk);
+    spec->logit_tile = tile(choice->logit_tile ? choice->logit_tile : 1, spec->chunk);
     spec->scratch_bytes = choice->scratch_bytes;
     spec->ring_bytes = 0;
     if (streamed) {
@@ -209,7 +210,19 @@ static uint32_t fill_configs(const strata__layout_problem *p, const strata__layo
     return first;
 }
 
-static strata_status build_work(strata__layout_problem *p, const strata__layout_spec *spec,
+/* As many rows of logits as make the arena no larger. */
+static void grow_logits(strata__layout_problem *p, const uint8_t *paths, strata__layout_spec *spec)
+{
+    strata__layout_buffer buffers[STRATA__DEMANDS_MAX];
+    uint64_t arena = strata__layout_arena_bytes(p, spec, paths, false), bytes = UINT64_MAX;
+    for (uint32_t rows = 2 * MOST_LOGIT_ROWS; rows > 1 && bytes > arena;) {
+        rows /= 2;
+        spec->logit_tile = tile(rows, spec->chunk);
+        strata__layout_config_place(p, spec, NULL, buffers, &bytes);
+    }
+}
+
+static strata_status build_work(strata__layout_problem *p, strata__layout_spec *spec,
                                 const uint8_t *paths, strata__carver *carver,
                                 strata__layout_work *w)
 {
@@ -218,6 +231,9 @@ static strata_status build_work(strata__layout_problem *p, const strata__layout_
     status = take_paths(p, spec, paths, w);
     if (status != STRATA_OK)
         return status;
+    if (spec->logit_tile == 0)
+        grow_logits(p, w->paths, spec);
+    w->logit_tile = spec->logit_tile;
     w->edge_config = strata__layout_keys(p, spec, w->paths, w->config_of);
     w->config_count = w->edge_config + 1;
     w->configs = take(p->allocator, w->config_count, sizeof *w->configs, &status);
@@ -297,7 +313,7 @@ static void copy_request(const strata__layout_problem *p, const strata__layout_s
 }
 
 /* Regions: the prompt's first, because a loan of its size is part of the session's. */
-static strata_status build_regions(strata__layout_problem *p, const strata__layout_spec *spec,
+static strata_status build_regions(strata__layout_problem *p, strata__layout_spec *spec,
                                    const strata__layout_choice *choice, const uint32_t *resident,
                                    strata__layout *layout)
 {
@@ -335,6 +351,7 @@ static strata_status build_host(const strata__layout_problem *p, const strata__l
     strata__layout_copies copies = {.resident = resident,
                                     .ring_bytes = spec->ring_bytes,
                                     .group_bytes = layout->group_bytes,
+                                    .tail_bytes = layout->group_bytes,
                                     .refill_bytes = 0};
     uint64_t missing = strata__layout_missing_bytes(p, resident);
     strata_status status = STRATA_OK;
@@ -381,6 +398,9 @@ strata_status strata__layout_build_problem(strata__layout_problem *problem,
         return status;
     status = allocate(problem, &layout);
     if (status == STRATA_OK) {
+        /* Rows of logits take page-locked memory, which may be short. */
+        if (choice->logit_tile == 0 && problem->host_budget_bytes == UINT64_MAX)
+            spec.logit_tile = 0;
         copy_request(problem, &spec, layout);
         layout->group_bytes =
             choice->group_bytes ? choice->group_bytes : strata__layout_default_group_bytes();

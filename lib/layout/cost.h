@@ -27,7 +27,7 @@ double strata__layout_attention_seconds(const strata__layout_problem *problem,
 /* Part of the experts that at least one of `rows` tokens uses, were use uniform. */
 double strata__layout_touched(const strata__layout_problem *problem, uint32_t rows);
 
-enum { STRATA__LAYOUT_MAX_STEPS = 10 };
+enum { STRATA__LAYOUT_MAX_STEPS = 7 };
 
 /* Alike chunks of a prompt: one stands for all of them, at their middle position. */
 typedef struct strata__layout_step {
@@ -62,6 +62,7 @@ typedef struct strata__layout_copies {
     const uint32_t *resident; /* [layers] */
     uint64_t ring_bytes;
     uint64_t group_bytes;
+    uint64_t tail_bytes; /* group_bytes, for the part of the kernels that waits for the last copy */
     uint64_t refill_bytes; /* to be copied back after the prompt */
     double seconds_per_byte;
 } strata__layout_copies;

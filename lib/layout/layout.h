@@ -265,7 +265,8 @@ typedef struct strata__layout_choice {
         dense_tile; /* rows of attention part, router and dense feed-forward parts; 0: the chunk */
     uint32_t attention_tile; /* rows of the attention stage; 0: the dense tile */
     uint32_t expert_tile;    /* sorted rows of an expert launch; 0: chunk * top_k */
-    uint32_t logit_tile;     /* 0: as many as fit the arena, at least 1 */
+    uint32_t
+        logit_tile; /* 0: as many as make the arena no larger, 1 where host memory is limited */
     uint32_t reserved;
     uint64_t scratch_bytes;   /* decoded weights held at once, at least 128 rows */
     uint64_t ring_bytes;      /* 0: two of the largest groups where blobs are streamed */

@@ -58,7 +58,8 @@ static void fill_layers(simulation *s)
         s->layers[i].link = missing * slot * c->seconds_per_byte +
                             3 * f->link_latency_seconds * ((missing + group - 1) / group);
         s->layers[i].launches = 4 * f->launch_seconds * ((missing + group - 1) / group);
-        s->layers[i].tail = missing ? (double)group / experts : 0;
+        s->layers[i].tail =
+            missing ? (double)strata__layout_group_experts(p, i, c->tail_bytes) / experts : 0;
         s->link_seconds += s->layers[i].link;
         s->bytes += s->layers[i].bytes;
     }

@@ -2,6 +2,7 @@
 /*
  * What would fit, when nothing does: the smallest budget, the longest context, the largest chunk.
  */
+#include <stddef.h>
 #include <stdio.h>
 
 #include "base/error.h"
@@ -9,35 +10,68 @@
 #include "layout/path.h"
 #include "layout/planner.h"
 
-/* The least device bytes of a chunk: with all experts or with the smallest ring. */
-static uint64_t chunk_bytes(strata__planner *planner, uint32_t chunk)
+/* The least device bytes with given tiles: with all experts or with the smallest ring. */
+static uint64_t spec_bytes(strata__planner *planner, strata__layout_spec *spec)
 {
     strata__layout_problem *p = planner->problem;
-    strata__layout_spec spec;
-    uint64_t arena, least = UINT64_MAX;
-    strata__planner_spec(planner, chunk, STRATA__PLANNER_DENSE - 1, STRATA__PLANNER_EXPERT - 1,
-                         STRATA__PLANNER_SCRATCH - 1, &spec);
-    if (strata__layout_paths_choose(p, &spec, planner->paths, NULL) != STRATA_OK)
-        return UINT64_MAX;
-    arena = strata__layout_arena_bytes(p, &spec, planner->paths, false);
+    uint64_t arena = strata__layout_arena_bytes(p, spec, planner->paths, false);
+    uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < planner->ring_count && i < 2; ++i) {
         uint64_t bytes, experts;
-        spec.ring_bytes = planner->rings[i].ring_bytes;
-        bytes = strata__planner_bytes(planner, &spec, arena);
-        experts = p->copies && spec.ring_bytes == 0 ? p->expert_bytes : 0;
+        spec->ring_bytes = planner->rings[i].ring_bytes;
+        bytes = strata__planner_bytes(planner, spec, arena);
+        experts = p->copies && spec->ring_bytes == 0 ? p->expert_bytes : 0;
         if (bytes <= UINT64_MAX - experts && bytes + experts < least)
             least = bytes + experts;
     }
     return least;
 }
 
+/* The least device bytes of a chunk and a scratch: larger tiles may pay with fewer segments. */
+static uint64_t scratch_bytes(strata__planner *planner, uint32_t chunk, uint32_t scratch)
+{
+    strata__planner_tiler *tiler = &planner->tilers[scratch];
+    strata__layout_spec whole, spec;
+    uint64_t least = UINT64_MAX, segments;
+    uint32_t last;
+    strata__planner_spec(planner, chunk, scratch, &whole);
+    strata__planner_tiler_init(planner, &whole, tiler);
+    spec = whole;
+    strata__planner_least_tiles(&spec);
+    segments = 16ull * strata__layout_segment_capacity(planner->problem, &spec);
+    last = strata__planner_arena_level(tiler->least_bytes + segments) + 1;
+    for (uint32_t level = strata__planner_arena_level(tiler->least_bytes); level <= last; ++level) {
+        uint64_t bytes;
+        spec = whole;
+        strata__planner_fit_tiles(planner, tiler, strata__planner_level_bytes(tiler, level), &spec);
+        bytes = spec_bytes(planner, &spec);
+        least = bytes < least ? bytes : least;
+    }
+    return least;
+}
+
+static uint64_t chunk_bytes(strata__planner *planner, uint32_t chunk)
+{
+    strata__layout_spec spec;
+    uint64_t least = UINT64_MAX;
+    strata__planner_spec(planner, chunk, 0, &spec);
+    if (strata__layout_paths_choose(planner->problem, &spec, planner->paths, NULL) != STRATA_OK)
+        return UINT64_MAX;
+    for (uint32_t scratch = 0; scratch < STRATA__PLANNER_SCRATCHES; ++scratch) {
+        uint64_t bytes = scratch_bytes(planner, chunk, scratch);
+        least = bytes < least ? bytes : least;
+    }
+    return least;
+}
+
+/* Of the chunks that may be; the smallest ones take the least. */
 static uint64_t least_bytes(strata__planner *planner)
 {
     uint64_t least = UINT64_MAX;
-    for (uint32_t i = 0; i < planner->chunk_count; ++i) {
+    for (uint32_t i = planner->chunk_count > 2 ? planner->chunk_count - 2 : 0;
+         i < planner->chunk_count; ++i) {
         uint64_t bytes = chunk_bytes(planner, planner->chunks[i]);
-        if (bytes < least)
-            least = bytes;
+        least = bytes < least ? bytes : least;
     }
     return least;
 }
@@ -62,18 +96,26 @@ static bool chunk_fits(strata__planner *planner, uint64_t chunk)
     return chunk_bytes(planner, (uint32_t)chunk) <= planner->problem->budget_bytes;
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* With a context of `pages` pages a sequence; what was asked for stays in the problem. */
 static bool pages_fit(strata__planner *planner, uint64_t pages)
 {
     strata__layout_problem *p = planner->problem;
+    const strata__layout_request asked = p->request;
+    bool fits;
     p->pages_per_sequence = (uint32_t)pages;
-    p->pages_total = (uint32_t)pages * p->request.sequences;
-    p->request.context_tokens = pages * p->request.page_tokens;
-    if (p->request.prompt_tokens > p->request.context_tokens)
-        p->request.prompt_tokens = p->request.context_tokens;
-    if (p->request.chunk_tokens > p->request.context_tokens)
-        p->request.chunk_tokens = p->request.context_tokens;
+    p->pages_total = (uint32_t)pages * asked.sequences;
+    p->request.context_tokens = pages * asked.page_tokens;
+    p->request.prompt_tokens = smaller(asked.prompt_tokens, p->request.context_tokens);
+    p->request.chunk_tokens = smaller(asked.chunk_tokens, p->request.context_tokens);
     strata__planner_init(planner, p);
-    return least_bytes(planner) <= p->budget_bytes;
+    fits = least_bytes(planner) <= p->budget_bytes;
+    p->request = asked;
+    return fits;
 }
 
 strata_status strata__planner_refuse(strata__planner *planner, strata__layout_shortfall *shortfall)
@@ -82,14 +124,15 @@ strata_status strata__planner_refuse(strata__planner *planner, strata__layout_sh
     unsigned long long context = p->request.context_tokens, budget = p->budget_bytes;
     char chunk_text[64] = "", context_text[64] = "";
     uint64_t chunk = p->request.chunk_tokens;
-    shortfall->needed_bytes = least_bytes(planner);
-    if (shortfall->needed_bytes <= p->budget_bytes)
+    uint64_t needed = least_bytes(planner);
+    if (needed <= p->budget_bytes)
         return strata__fail(STRATA_ERR_PLAN_INFEASIBLE,
                             "page-locked host memory: the budget of %llu bytes is less than the "
                             "%llu that a prompt needs",
                             (unsigned long long)p->host_budget_bytes,
                             (unsigned long long)planner->host.bytes);
-    shortfall->missing_bytes = shortfall->needed_bytes - p->budget_bytes;
+    shortfall->needed_bytes = needed;
+    shortfall->missing_bytes = needed - p->budget_bytes;
     if (chunk)
         shortfall->chunk_tokens = largest(planner, chunk, chunk_fits);
     shortfall->context_tokens =

@@ -1,46 +1,53 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Branch and bound over chunk, tiles and ring. A bound is the prediction of something that is
- * better in every respect than all candidates it stands for, so only candidates that cannot win are
- * left out.
+ * Branch and bound over chunk, arena, scratch and ring. A node is a range of each; its bound is the
+ * prediction of something that is better in every respect than all candidates in it: the tiles of
+ * the largest arena and the residents beside the smallest. A node of one candidate is that
+ * candidate.
  */
 #include "layout/planner.h"
 
-#include <stddef.h>
+#include <string.h>
 
 #include "layout/arena.h"
 #include "layout/path.h"
 
-enum {
-    DENSE = STRATA__PLANNER_DENSE,
-    EXPERT = STRATA__PLANNER_EXPERT,
-    SCRATCH = STRATA__PLANNER_SCRATCH,
-    TILES = DENSE * EXPERT * SCRATCH
-};
-
-/* One way to tile a chunk. */
-typedef struct tiling {
+typedef struct node {
     uint64_t bound_ns;
-    uint8_t dense;
-    uint8_t expert;
-    uint8_t scratch;
-} tiling;
+    uint32_t chunk;
+    uint16_t arena_first; /* levels */
+    uint16_t arena_last;
+    uint8_t scratch_first; /* levels, the first is the largest */
+    uint8_t scratch_last;
+    uint8_t ring_first;
+    uint8_t ring_last;
+} node;
 
-static uint64_t larger(uint64_t a, uint64_t b)
+static bool is_candidate(const node *n)
 {
-    return a > b ? a : b;
+    return n->arena_first == n->arena_last && n->scratch_first == n->scratch_last &&
+           n->ring_first == n->ring_last;
+}
+
+static void time_spec(strata__planner *planner, const strata__layout_spec *spec)
+{
+    if (memcmp(&planner->timed, spec, sizeof *spec) == 0)
+        return;
+    strata__layout_times_init(&planner->times, planner->problem, spec, planner->paths);
+    planner->timed = *spec;
 }
 
 /* Time of planner->times with planner->resident; UINT64_MAX when host memory does not allow it. */
 static uint64_t predict(strata__planner *planner, const strata__layout_spec *spec,
-                        const strata__planner_ring *ring, uint64_t lent)
+                        const strata__planner_ring *ring, uint64_t tail_bytes, uint64_t lent)
 {
     const strata__layout_problem *p = planner->problem;
     uint64_t missing = strata__layout_missing_bytes(p, planner->resident);
     strata__layout_copies copies = {.resident = planner->resident,
                                     .ring_bytes = ring->ring_bytes,
-                                    .group_bytes = ring->group_bytes};
-    strata__layout_place_host(p, spec, missing, ring->group_bytes, &planner->host);
+                                    .group_bytes = ring->group_bytes,
+                                    .tail_bytes = tail_bytes};
+    strata__layout_place_host(p, spec, missing, tail_bytes, &planner->host);
     if (!planner->host.fits)
         return UINT64_MAX;
     copies.seconds_per_byte = planner->host.seconds_per_byte;
@@ -50,27 +57,21 @@ static uint64_t predict(strata__planner *planner, const strata__layout_spec *spe
 }
 
 /* Fills residents beside `bytes` taken for everything else; false when that is too much already. */
-static bool fill(strata__planner *planner, uint64_t bytes, const strata__planner_ring *ring)
+static bool fill(strata__planner *planner, uint64_t bytes, const strata__planner_ring *ring,
+                 bool first_whole)
 {
     uint64_t budget = planner->problem->budget_bytes;
-    return bytes <= budget && strata__planner_fill(planner, budget - bytes, ring->ring_bytes != 0);
+    return bytes <= budget &&
+           strata__planner_fill(planner, budget - bytes, ring->ring_bytes != 0, first_whole);
 }
 
-/* The best that planner->times can come to when the prompt without ring takes `bytes` at least. */
-static uint64_t bound(strata__planner *planner, const strata__layout_spec *least, uint64_t bytes)
+/* Numbers of a chunk with the tiles that a level and scratch take. */
+static void spec_of(const strata__planner *planner, const node *n, uint32_t level, uint32_t scratch,
+                    strata__layout_spec *out)
 {
-    const strata__planner_ring *first = &planner->rings[0];
-    strata__planner_ring best = planner->rings[planner->ring_count - 1];
-    if (first->ring_bytes == 0) {
-        if (fill(planner, bytes, first))
-            return predict(planner, least, first, 0);
-        if (planner->ring_count == 1)
-            return UINT64_MAX;
-        first++;
-    }
-    if (!fill(planner, bytes + first->ring_bytes, first))
-        return UINT64_MAX;
-    return predict(planner, least, &best, 0);
+    const strata__planner_tiler *tiler = &planner->tilers[scratch];
+    strata__planner_spec(planner, n->chunk, scratch, out);
+    strata__planner_fit_tiles(planner, tiler, strata__planner_level_bytes(tiler, level), out);
 }
 
 static void keep(strata__planner *planner, const strata__layout_spec *spec,
@@ -85,147 +86,186 @@ static void keep(strata__planner *planner, const strata__layout_spec *spec,
         .dense_tile = spec->dense_tile,
         .attention_tile = spec->attention_tile,
         .expert_tile = spec->expert_tile,
-        .logit_tile = spec->logit_tile,
         .scratch_bytes = spec->scratch_bytes,
         .ring_bytes = ring->ring_bytes,
         .group_bytes = ring->group_bytes,
         .resident = planner->best_resident,
     };
-    for (uint32_t i = 0; i < planner->problem->geometry.layer_count; ++i)
-        planner->best_resident[i] = planner->resident[i];
+    memcpy(planner->best_resident, planner->resident,
+           planner->problem->geometry.layer_count * sizeof planner->resident[0]);
 }
 
-/* All rings of one tiling, exactly. */
-static void try_tiling(strata__planner *planner, const tiling *t, uint32_t chunk)
+static void try_candidate(strata__planner *planner, const node *n)
 {
     strata__layout_problem *p = planner->problem;
+    const strata__planner_ring *ring = &planner->rings[n->ring_first];
+    uint64_t arena, bytes, ns;
     strata__layout_spec spec;
-    uint64_t arena;
-    strata__planner_spec(planner, chunk, t->dense, t->expert, t->scratch, &spec);
+    spec_of(planner, n, n->arena_first, n->scratch_first, &spec);
     arena = strata__layout_arena_bytes(p, &spec, planner->paths, false);
-    strata__layout_times_init(&planner->times, p, &spec, planner->paths);
-    for (uint32_t i = 0; i < planner->ring_count; ++i) {
-        const strata__planner_ring *ring = &planner->rings[i];
-        uint64_t bytes, ns;
-        spec.ring_bytes = ring->ring_bytes;
-        bytes = strata__planner_bytes(planner, &spec, arena);
-        if (!fill(planner, bytes, ring))
-            continue;
+    time_spec(planner, &spec);
+    spec.ring_bytes = ring->ring_bytes;
+    bytes = strata__planner_bytes(planner, &spec, arena);
+    for (uint32_t first_whole = 0; first_whole < 2; ++first_whole) {
+        if (!fill(planner, bytes, ring, first_whole))
+            return;
         if (ring->ring_bytes && strata__layout_missing_bytes(p, planner->resident) == 0)
-            continue; /* the ring would be empty */
-        ns = predict(planner, &spec, ring, bytes - planner->session_bytes);
+            return; /* the ring would be empty */
+        ns = predict(planner, &spec, ring, ring->group_bytes, bytes - planner->session_bytes);
         if (ns != UINT64_MAX)
             keep(planner, &spec, ring, ns, bytes);
     }
 }
 
-/* Parts of a bound that depend on the dense or the expert tile alone. */
-typedef struct parts {
-    double seconds[SCRATCH][DENSE > EXPERT ? DENSE : EXPERT];
-    uint64_t bytes[SCRATCH][DENSE > EXPERT ? DENSE : EXPERT];
-} parts;
-
-static void fill_parts(strata__planner *planner, uint32_t chunk, parts *dense, parts *expert)
+/* A ring that is better than all from `first` to `last`, and the smallest of their groups. */
+static strata__planner_ring best_ring(const strata__planner *planner, uint32_t first, uint32_t last,
+                                      uint64_t *least_group)
 {
-    strata__layout_problem *p = planner->problem;
-    strata__layout_spec spec;
-    for (uint32_t s = 0; s < SCRATCH; ++s) {
-        for (uint32_t i = 0; i < DENSE; ++i) {
-            strata__planner_spec(planner, chunk, i, EXPERT - 1, s, &spec);
-            strata__layout_times_init(&planner->times, p, &spec, planner->paths);
-            dense->seconds[s][i] = planner->times.before_seconds + planner->times.edge_seconds;
-            dense->bytes[s][i] = strata__planner_bytes(
-                planner, &spec, strata__layout_arena_bytes(p, &spec, planner->paths, true));
-        }
-        for (uint32_t i = 0; i < EXPERT; ++i) {
-            strata__planner_spec(planner, chunk, DENSE - 1, i, s, &spec);
-            strata__layout_times_init(&planner->times, p, &spec, planner->paths);
-            expert->seconds[s][i] = planner->times.expert_seconds;
-            expert->bytes[s][i] = strata__planner_bytes(
-                planner, &spec, strata__layout_arena_bytes(p, &spec, planner->paths, true));
-        }
+    strata__planner_ring best = planner->rings[last];
+    *least_group = best.group_bytes;
+    for (uint32_t i = first; i < last; ++i) {
+        uint64_t group = planner->rings[i].group_bytes;
+        if (group > best.group_bytes)
+            best.group_bytes = group;
+        if (group < *least_group)
+            *least_group = group;
     }
+    return best;
 }
 
-/* Seconds of one byte of each layer's missing experts in all chunks, whatever way it is sent. */
-static double sends(const strata__planner *planner)
+/*
+ * The best that planner->times can come to with rings `first` to `last`, when the arena takes
+ * arena_bytes at least; UINT64_MAX: nothing fits.
+ */
+static uint64_t bound(strata__planner *planner, uint32_t chunk, uint64_t arena_bytes,
+                      uint32_t first, uint32_t last)
 {
-    double sum = 0;
-    for (uint32_t i = 0; i < planner->times.step_count; ++i)
-        sum += planner->times.steps[i].count *
-               strata__layout_touched(planner->problem, planner->times.steps[i].rows);
-    return sum;
-}
-
-static uint64_t link_bound(strata__planner *planner, uint64_t bytes, double sent)
-{
-    const strata__planner_ring *first = &planner->rings[0];
-    double missing;
-    if (first->ring_bytes == 0) {
-        if (fill(planner, bytes, first))
-            return 0;
-        if (planner->ring_count == 1)
+    uint64_t tail_bytes, bytes, least_ns = UINT64_MAX;
+    strata__planner_ring best = best_ring(planner, first, last, &tail_bytes);
+    strata__layout_spec roomy;
+    /* The largest tiles have the fewest segments. */
+    strata__planner_spec(planner, chunk, 0, &roomy);
+    strata__planner_most_tiles(planner, &roomy);
+    roomy.ring_bytes = planner->rings[first].ring_bytes;
+    bytes = strata__planner_bytes(planner, &roomy, arena_bytes);
+    for (uint32_t first_whole = 0; first_whole < 2; ++first_whole) {
+        uint64_t ns;
+        if (!fill(planner, bytes, &planner->rings[first], first_whole))
             return UINT64_MAX;
-        first++;
+        ns = predict(planner, &roomy, &best, tail_bytes, 0);
+        least_ns = ns < least_ns ? ns : least_ns;
     }
-    if (!fill(planner, bytes + first->ring_bytes, first))
-        return UINT64_MAX;
-    missing = (double)strata__layout_missing_bytes(planner->problem, planner->resident);
-    /* A little less, so that rounding cannot make it more than the prediction. */
-    return strata__layout_ns(missing * sent * 0.999999 /
-                             planner->problem->facts.link_bytes_per_second);
+    return least_ns;
 }
 
-static void insert(tiling *list, uint32_t count, tiling added)
+static void set_bound(strata__planner *planner, node *n)
 {
-    while (count > 0 && list[count - 1].bound_ns > added.bound_ns) {
-        list[count] = list[count - 1];
-        count--;
+    strata__layout_spec fast, least;
+    uint64_t arena = UINT64_MAX;
+    for (uint32_t s = n->scratch_first; s <= n->scratch_last; ++s) {
+        uint64_t bytes;
+        spec_of(planner, n, n->arena_first, s, &least);
+        bytes = strata__layout_arena_bytes(planner->problem, &least, planner->paths, true);
+        arena = bytes < arena ? bytes : arena;
     }
-    list[count] = added;
+    /* The least scratch leaves the most to tiles, the largest takes the least time. */
+    spec_of(planner, n, n->arena_last, n->scratch_last, &least);
+    strata__planner_spec(planner, n->chunk, n->scratch_first, &fast);
+    fast.dense_tile = least.dense_tile;
+    fast.expert_tile = least.expert_tile;
+    if (fast.attention_tile > fast.dense_tile)
+        fast.attention_tile = fast.dense_tile;
+    time_spec(planner, &fast);
+    n->bound_ns = bound(planner, n->chunk, arena, n->ring_first, n->ring_last);
 }
 
-static void search_chunk(strata__planner *planner, uint32_t chunk)
+/* Halves the widest range. */
+static void split(const node *n, node *low, node *high)
 {
-    parts dense, expert;
-    tiling list[TILES];
-    double sent;
-    uint32_t count = 0;
-    fill_parts(planner, chunk, &dense, &expert);
-    sent = planner->problem->copies ? sends(planner) : 0;
-    for (uint32_t i = 0; i < TILES; ++i) {
-        tiling t = {.scratch = (uint8_t)(i / (DENSE * EXPERT)),
-                    .dense = (uint8_t)(i / EXPERT % DENSE),
-                    .expert = (uint8_t)(i % EXPERT)};
-        uint64_t bytes = larger(dense.bytes[t.scratch][t.dense], expert.bytes[t.scratch][t.expert]);
-        double compute = dense.seconds[t.scratch][t.dense] + expert.seconds[t.scratch][t.expert];
-        t.bound_ns =
-            larger(strata__layout_ns(compute * 0.999999), link_bound(planner, bytes, sent));
-        if (t.bound_ns < planner->best_ns)
-            insert(list, count++, t);
+    uint32_t arenas = n->arena_last - n->arena_first, rings = n->ring_last - n->ring_first;
+    uint32_t scratches = n->scratch_last - n->scratch_first;
+    *low = *high = *n;
+    if (scratches && 16 * scratches >= arenas) {
+        low->scratch_last = (uint8_t)(n->scratch_first + scratches / 2);
+        high->scratch_first = low->scratch_last + 1;
+    } else if (rings && 4 * rings >= arenas) {
+        low->ring_last = (uint8_t)(n->ring_first + rings / 2);
+        high->ring_first = low->ring_last + 1;
+    } else {
+        low->arena_last = (uint16_t)(n->arena_first + arenas / 2);
+        high->arena_first = low->arena_last + 1;
     }
-    for (uint32_t i = 0; i < count && list[i].bound_ns < planner->best_ns; ++i)
-        try_tiling(planner, &list[i], chunk);
 }
 
-/* Bound of a chunk: the largest tiles for the time, the smallest for the memory. */
-static uint64_t chunk_bound(strata__planner *planner, uint32_t chunk)
+/* Depth is at most the sum of the ranges' logarithms. */
+static void explore(strata__planner *planner, const node *n)
 {
-    strata__layout_problem *p = planner->problem;
-    strata__layout_spec most, least;
-    uint64_t arena;
-    strata__planner_spec(planner, chunk, 0, 0, 0, &most);
-    strata__planner_spec(planner, chunk, DENSE - 1, EXPERT - 1, SCRATCH - 1, &least);
-    strata__layout_times_init(&planner->times, p, &most, planner->paths);
-    arena = strata__layout_arena_bytes(p, &least, planner->paths, true);
-    return bound(planner, &least, strata__planner_bytes(planner, &least, arena));
+    node low, high;
+    if (n->bound_ns >= planner->best_ns)
+        return;
+    if (is_candidate(n)) {
+        try_candidate(planner, n);
+        return;
+    }
+    split(n, &low, &high);
+    set_bound(planner, &low);
+    set_bound(planner, &high);
+    explore(planner, low.bound_ns <= high.bound_ns ? &low : &high);
+    explore(planner, low.bound_ns <= high.bound_ns ? &high : &low);
 }
 
 static strata_status choose_paths(strata__planner *planner, uint32_t chunk)
 {
     strata__layout_spec spec;
-    strata__planner_spec(planner, chunk, 0, 0, 0, &spec);
+    strata__planner_spec(planner, chunk, 0, &spec);
+    memset(&planner->timed, 0, sizeof planner->timed);
     return strata__layout_paths_choose(planner->problem, &spec, planner->paths, NULL);
+}
+
+static void search_chunk(strata__planner *planner, uint32_t chunk)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+    bool all_first = planner->rings[0].ring_bytes == 0;
+    node n = {.chunk = chunk, .scratch_last = STRATA__PLANNER_SCRATCHES - 1};
+    for (uint32_t i = 0; i < STRATA__PLANNER_SCRATCHES; ++i) {
+        strata__planner_tiler *tiler = &planner->tilers[i];
+        strata__layout_spec spec;
+        strata__planner_spec(planner, chunk, i, &spec);
+        strata__planner_tiler_init(planner, &spec, tiler);
+        least = tiler->least_bytes < least ? tiler->least_bytes : least;
+        most = tiler->most_bytes > most ? tiler->most_bytes : most;
+    }
+    n.arena_first = (uint16_t)strata__planner_arena_level(least);
+    n.arena_last = (uint16_t)(strata__planner_arena_level(most) + 1);
+    if (all_first) {
+        set_bound(planner, &n);
+        explore(planner, &n);
+    }
+    if (planner->ring_count > all_first) {
+        n.ring_first = all_first;
+        n.ring_last = (uint8_t)(planner->ring_count - 1);
+        set_bound(planner, &n);
+        explore(planner, &n);
+    }
+}
+
+/* Bound of a chunk: the largest tiles for the time, the smallest for the memory. */
+static uint64_t chunk_bound(strata__planner *planner, uint32_t chunk)
+{
+    bool all_first = planner->rings[0].ring_bytes == 0;
+    strata__layout_spec most, least;
+    uint64_t arena, all = UINT64_MAX, some = UINT64_MAX;
+    strata__planner_spec(planner, chunk, 0, &most);
+    strata__planner_most_tiles(planner, &most);
+    strata__planner_spec(planner, chunk, STRATA__PLANNER_SCRATCHES - 1, &least);
+    strata__planner_least_tiles(&least);
+    time_spec(planner, &most);
+    arena = strata__layout_arena_bytes(planner->problem, &least, planner->paths, true);
+    if (all_first)
+        all = bound(planner, chunk, arena, 0, 0);
+    if (planner->ring_count > all_first)
+        some = bound(planner, chunk, arena, all_first, planner->ring_count - 1);
+    return all < some ? all : some;
 }
 
 strata_status strata__planner_search(strata__planner *planner)

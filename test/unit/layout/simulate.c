@@ -139,11 +139,12 @@ static uint64_t scale(const simulation *s)
     return s->f->input.facts.row_scale_bytes;
 }
 
-/* int8 codes, a scale and a sum for every 32, in whole 16 bytes */
+/* int8 codes, then float32 scales and as many sums, one for every 32, each in whole 16 bytes */
 static uint64_t quantised(uint64_t values)
 {
-    uint64_t bytes = values + (values + 31) / 32 * 8;
-    return bytes % 16 ? bytes + 16 - bytes % 16 : bytes;
+    uint64_t codes = values % 16 ? values + 16 - values % 16 : values;
+    uint64_t scales = (values + 31) / 32 * 4;
+    return codes + 2 * (scales % 16 ? scales + 16 - scales % 16 : scales);
 }
 
 static void attention_tile(simulation *s, uint32_t first, uint32_t rows)
@@ -272,29 +273,26 @@ static void expert_launch(simulation *s, uint64_t rows)
     const strata__layout_geometry *g = &s->f->input.geometry;
     uint64_t inner = s->layer->expert_width;
     bool int8 = s->path == STRATA__LAYOUT_FUSED || s->path == STRATA__LAYOUT_MMQ;
-    bool fused = s->path == STRATA__LAYOUT_FUSED;
     bool gate_up = s->f->input.facts.gate_up_paths >> s->path & 1;
     expert_scratch(s);
     if (int8)
         put(s, STRATA__BUFFER_QUANTISED_IN, 0, rows, quantised(g->width));
     if (gate_up)
         put(s, STRATA__BUFFER_EXPERT_GATE_UP, 0, rows, 8 * inner);
-    if (fused)
+    if (int8)
         put(s, STRATA__BUFFER_QUANTISED_H, 0, rows, quantised(inner));
     else
         put(s, STRATA__BUFFER_EXPERT_H, 0, rows, activation(s, inner));
-    put(s, STRATA__BUFFER_EXPERT_H_SCALE, 0, fused ? 0 : rows, scale(s));
+    put(s, STRATA__BUFFER_EXPERT_H_SCALE, 0, int8 ? 0 : rows, scale(s));
     need(s, STRATA__BUFFER_QUANTISED_IN, int8 ? rows : 0, quantised(g->width));
     need(s, STRATA__BUFFER_EXPERT_GATE_UP, gate_up ? rows : 0, 8 * inner);
     need_routing(s);
 
     expert_scratch(s);
-    if (s->path == STRATA__LAYOUT_MMQ)
-        put(s, STRATA__BUFFER_QUANTISED_H, 0, rows, quantised(inner));
     put(s, STRATA__BUFFER_EXPERT_Y, 0, rows, 4ull * g->width);
     need(s, STRATA__BUFFER_QUANTISED_H, int8 ? rows : 0, quantised(inner));
-    need(s, STRATA__BUFFER_EXPERT_H, fused ? 0 : rows, activation(s, inner));
-    need(s, STRATA__BUFFER_EXPERT_H_SCALE, fused ? 0 : rows, scale(s));
+    need(s, STRATA__BUFFER_EXPERT_H, int8 ? 0 : rows, activation(s, inner));
+    need(s, STRATA__BUFFER_EXPERT_H_SCALE, int8 ? 0 : rows, scale(s));
 
     need(s, STRATA__BUFFER_EXPERT_Y, rows, 4ull * g->width);
     need_routing(s);

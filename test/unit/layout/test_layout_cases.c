@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The cases that the layout exists to get right, each a fault that an engine of this kind has had. */
+/*
+ * The cases that the layout exists to get right, each a fault that an engine of this kind has had.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -145,9 +147,9 @@ static uint64_t sum_of(const strata__layout *layout, uint32_t layer, uint64_t ro
 }
 
 /*
- * 4: what is needed is what is carved. The normalised copy of four residual streams exists only in the
- * unfused read, their scales always; a second formula that had the one always and the other never was
- * off by 40,944 bytes a token.
+ * 4: what is needed is what is carved. The normalised copy of four residual streams exists only in
+ * the unfused read, their scales always; a second formula that had the one always and the other
+ * never was off by 40,944 bytes a token.
  */
 static void case_4_bytes_needed_is_what_carve_takes(void **state)
 {
@@ -277,7 +279,9 @@ static void case_7_too_many_rows_are_refused(void **state)
     strata__layout_destroy(layout);
 }
 
-/* 8: the ring is bytes; blobs of four times the size get the same memory, not four times as much. */
+/*
+ * 8: the ring is bytes; blobs of four times the size get the same memory, not four times as much.
+ */
 static void case_8_ring_in_bytes(void **state)
 {
     layout_fixture f, large;
@@ -350,7 +354,7 @@ static void case_9_no_cliffs(void **state)
         assert_true(layout->prediction.prompt_ns <= last);
         last = layout->prediction.prompt_ns;
         assert_true(layout->chunk_count * (uint64_t)layout->prompt.chunk_tokens - tokens <
-                    16ull * layout->chunk_count);
+                    layout->chunk_count);
         strata__layout_destroy(layout);
     }
     assert_true(better > 0);

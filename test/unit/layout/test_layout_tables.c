@@ -157,7 +157,7 @@ static void a_loan_is_part_of_the_cache(void **state)
 static void host_memory_is_pinned_up_to_its_budget(void **state)
 {
     layout_fixture f;
-    strata__layout_choice choice = {.chunk_tokens = 64};
+    strata__layout_choice choice = {.chunk_tokens = 64, .logit_tile = 1};
     strata__layout *all, *part;
     uint64_t experts;
     (void)state;
@@ -195,7 +195,9 @@ static void short_steps_fetch(void **state)
     strata__layout_destroy(l);
 }
 
-/* The least top of any placement, by trying all orders of first fit, which reach every tight one. */
+/*
+ * The least top of any placement, by trying all orders of first fit, which reach every tight one.
+ */
 static uint64_t first_fit_top(const strata__layout_buffer *b, const uint32_t *order, uint32_t count)
 {
     uint64_t offsets[8], top = 0;
