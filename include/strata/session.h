@@ -182,8 +182,8 @@ STRATA_API STRATA_NODISCARD strata_status strata_session_drop_experts(strata_ses
  *
  * @param bytes 0: the plan's
  * @return STRATA_OK, STRATA_ERR_PLAN_INFEASIBLE (the least that the session needs, when it is
- * more),
- *         STRATA_ERR_UNSUPPORTED (a session that keeps all experts or lives in the caller's memory)
+ *         more), STRATA_ERR_UNSUPPORTED (a session that keeps all experts or lives in the
+ *         caller's memory)
  */
 STRATA_API STRATA_NODISCARD strata_status strata_session_set_budget(strata_session *session,
                                                                     uint64_t bytes);

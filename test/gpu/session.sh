@@ -4,11 +4,9 @@
 # with numpy. The parts, all by default:
 #
 #   bundled_model   held-out text, at several chunks and both kernel levels: KL at most 1e-4, the
-# same
-#                   top token in 99.5 % of positions; two runs give the same bits
+#                   same top token in 99.5 % of positions; two runs give the same bits
 #   random_packs    one of every block format, 2,000 positions, for near ties in the routers make
-# single
-#                   positions differ: normalised mean squared error at most 1e-2
+#                   single positions differ: normalised mean squared error at most 1e-2
 #   architectures   random models against their float64 forwards: the same
 set -u
 cd "$(dirname "$0")/../.."

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ring alone: where pieces go, the life of a slot, and that bytes which are still to be read are
- * never given to another piece, for rings of any size and pieces that differ by a factor of four.
+ * The ring alone: where pieces go, the life of a slot, and that bytes which are still to be read
+ * are never given to another piece, for rings of any size and pieces that differ by a factor of
+ * four.
  */
 #include <setjmp.h>
 #include <stdarg.h>
