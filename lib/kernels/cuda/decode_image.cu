@@ -13,6 +13,8 @@ namespace
 {
 
 constexpr uint32_t WARPS = 8, WARP_ROWS = 4, BLOCK_ROWS = WARPS * WARP_ROWS;
+/* Fewer blocks would leave a large device waiting: then several share the rows. */
+constexpr uint32_t ENOUGH_BLOCKS = 512;
 
 /* The rows of the launch's expert `e`, cut to the range. */
 __device__ __forceinline__ void expert_rows(const strata__cuda_range &range, uint32_t e,
@@ -29,8 +31,8 @@ __device__ __forceinline__ void expert_rows(const strata__cuda_range &range, uin
 
 __device__ __forceinline__ void reset_row_scales(const strata__decode_args &args)
 {
-    uint32_t block = blockIdx.x + gridDim.x * blockIdx.y;
-    uint32_t threads = gridDim.x * gridDim.y * blockDim.x;
+    uint32_t block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    uint32_t threads = gridDim.x * gridDim.y * gridDim.z * blockDim.x;
     for (uint32_t i = block * blockDim.x + threadIdx.x; i < args.range.rows; i += threads)
         args.row_scale[i] = 1.0f;
 }
@@ -100,8 +102,9 @@ __device__ __forceinline__ void decode_rows(const warp_rows &rows, uint32_t inpu
                                             uint32_t k_blocks, const void *grid)
 {
     constexpr uint32_t PARTS = block_shape<FORMAT>::VALUES / 8;
-    uint32_t swizzle = threadIdx.x / 32 & 7, chunk = threadIdx.x % 32;
-    for (; chunk < inputs / 8; chunk += 32) {
+    uint32_t swizzle = threadIdx.x / 32 & 7, chunk = blockIdx.z * 32 + threadIdx.x % 32;
+    uint32_t stride = gridDim.z * 32;
+    for (; chunk < inputs / 8; chunk += stride) {
         uint32_t source = chunk / PARTS * block_shape<FORMAT>::BYTES;
         uint32_t target = chunk / 8 * STRATA__BLOCK_BYTES + ((chunk % 8) ^ swizzle) * 16;
         uint4 halves[COUNT];
@@ -117,7 +120,7 @@ __device__ __forceinline__ void decode_rows(const warp_rows &rows, uint32_t inpu
         for (uint32_t i = 0; i < COUNT; i++)
             *reinterpret_cast<uint4 *>(rows.image + (target + (FIRST + i) * 1024)) = halves[i];
     }
-    for (; chunk < k_blocks * 8; chunk += 32) {
+    for (; chunk < k_blocks * 8; chunk += stride) {
         uint32_t target = chunk / 8 * STRATA__BLOCK_BYTES + ((chunk % 8) ^ swizzle) * 16;
 #pragma unroll
         for (uint32_t i = 0; i < COUNT; i++)
@@ -125,7 +128,7 @@ __device__ __forceinline__ void decode_rows(const warp_rows &rows, uint32_t inpu
     }
 }
 
-/* Grid: groups of image rows, experts. The block's warps take neighbouring rows. */
+/* Grid: groups of image rows, experts, shares of a row. The warps take neighbouring rows. */
 template <int FORMAT>
 __global__ void __launch_bounds__(WARPS * 32, 4)
     decode_image(const __grid_constant__ strata__decode_args args)
@@ -189,6 +192,8 @@ static strata_status launch(cudaStream_t stream, const strata__decode_args &args
     if (args.matrices == 2)
         rows = (rows + 7) / 8 * 16;
     dim3 grid((rows + BLOCK_ROWS - 1) / BLOCK_ROWS, args.range.experts);
+    while (grid.x * grid.y * grid.z < ENOUGH_BLOCKS && grid.z * 512 <= args.inputs)
+        grid.z *= 2;
     kernel_of(format)<<<grid, WARPS * 32, 0, stream>>>(args);
     return strata__cuda_status(cudaGetLastError(), "decoding weights");
 }

@@ -40,21 +40,6 @@ static __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t p
                  : "memory");
 }
 
-/* Whether the phase of that parity is complete; does not wait. */
-static __device__ __forceinline__ bool barrier_test(uint32_t barrier, uint32_t parity)
-{
-    uint32_t complete;
-    asm volatile("{\n"
-                 ".reg .pred done;\n"
-                 "mbarrier.test_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
-                 "selp.u32 %0, 1, 0, done;\n"
-                 "}\n"
-                 : "=r"(complete)
-                 : "r"(barrier), "r"(parity)
-                 : "memory");
-    return complete;
-}
-
 /* Ordinary writes to shared memory before it are seen by wgmma and copies after it. */
 static __device__ __forceinline__ void fence_async_proxy()
 {

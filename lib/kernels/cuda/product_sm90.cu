@@ -9,14 +9,11 @@
  * barrier when all eight multiplying warps have left it. Loading runs ahead across tiles, so that
  * the next tile's first stages land while this one's results are stored.
  *
- * With many rows an expert, two blocks form a cluster that works on two neighbouring tiles of rows
- * and the same columns: each copies half of the image to both. A stage is then left by the warps of
- * both.
+ * With many rows an expert, two blocks form a cluster that works on two neighbouring tiles of rows and
+ * the same columns: each copies half of the image to both. A stage is then left by the warps of both.
  *
- * cp.async counts as ordinary writes, which wgmma sees only after a fence by their threads. So a
- * thread hands a stage over LAG stages after it started its copies: it waits for them, fences and
- * arrives. LAG is at most STAGES - 2: a stage is left only once the one after it is being
- * multiplied, which must have been handed over by then.
+ * cp.async counts as ordinary writes. They arrive at the `full` barrier as they land, and a fence by the
+ * warps that waited for it lets the tensor cores see them.
  */
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/product.cuh"
@@ -25,7 +22,7 @@ namespace
 {
 
 constexpr uint32_t GROUP = 128, THREADS = 3 * GROUP;
-constexpr uint32_t STAGES = 4, MAX_PENDING = 3;
+constexpr uint32_t STAGES = 4;
 constexpr uint32_t TILE_SLABS = 2;
 constexpr uint32_t STAGE_BYTES = (1 + TILE_SLABS) * STRATA__BLOCK_BYTES;
 constexpr uint32_t SHARED_BYTES = STAGES * STAGE_BYTES;
@@ -49,9 +46,7 @@ template <uint32_t CLUSTER> struct block_view {
     uint32_t columns, k_blocks;
     uint32_t rank; /* in the cluster */
 
-    /*
-     * The block's part of the next tile, which may have no rows when the cluster's first part has.
-     */
+    /* The block's part of the next tile, which may have no rows when the cluster's first part has. */
     __device__ __forceinline__ bool next(uint32_t *index, product_tile *tile) const
     {
         if (!next_tile(table, args, columns, gridDim.x / CLUSTER, index, tile))
@@ -77,20 +72,11 @@ __device__ __forceinline__ void copy_16(uint32_t to, const void *from, bool vali
                  : "memory");
 }
 
-__device__ __forceinline__ void commit_copies()
+/* The thread arrives at the barrier when its copies so far have landed. */
+__device__ __forceinline__ void arrive_with_copies(uint32_t barrier)
 {
-    asm volatile("cp.async.commit_group;\n" ::: "memory");
-}
-
-/* All but the latest `pending` groups of the thread's copies have landed. */
-__device__ __forceinline__ void wait_copies(uint32_t pending)
-{
-    if (pending == 0)
-        asm volatile("cp.async.wait_group 0;\n" ::: "memory");
-    else if (pending == 1)
-        asm volatile("cp.async.wait_group 1;\n" ::: "memory");
-    else
-        asm volatile("cp.async.wait_group 2;\n" ::: "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];\n" ::"r"(barrier)
+                 : "memory");
 }
 
 /* A place in the ring of stages. */
@@ -114,25 +100,7 @@ __device__ __forceinline__ uint32_t empty_of(uint32_t barriers, uint32_t stage)
     return barriers + (STAGES + stage) * 8;
 }
 
-/* Stages of a loading warp whose copies are on their way. */
-struct pending_stages {
-    ring_place oldest;
-    uint32_t count;
-
-    __device__ __forceinline__ void hand_over_oldest(uint32_t barriers)
-    {
-        wait_copies(--count);
-        fence_async_proxy();
-        __syncwarp();
-        if (threadIdx.x % 32 == 0)
-            barrier_arrive(full_of(barriers, oldest.stage));
-        oldest.advance();
-    }
-};
-
-/*
- * By one thread: the tile's slabs of block `block` of values, or a cluster's block its one of them.
- */
+/* By one thread: the tile's slabs of block `block` of values, or a cluster's block its one of them. */
 template <uint32_t CLUSTER>
 __device__ __forceinline__ void load_image(const block_view<CLUSTER> &view,
                                            const product_tile &tile, uint32_t block, uint32_t stage,
@@ -162,7 +130,6 @@ __device__ __forceinline__ void load_tiles(const block_view<CLUSTER> &view)
     uint32_t r = threadIdx.x / 8, c = threadIdx.x % 8, index = blockIdx.x / CLUSTER;
     uint32_t target = r * 128 + ((c ^ (r & 7)) << 4);
     ring_place place = {0, 0};
-    pending_stages pending = {{0, 0}, 0};
     product_tile tile;
     while (view.next(&index, &tile)) {
         const uint16_t *row[COPIES];
@@ -177,28 +144,21 @@ __device__ __forceinline__ void load_tiles(const block_view<CLUSTER> &view)
         }
         for (uint32_t block = 0; block < view.k_blocks; block++) {
             uint32_t stage = view.stages + place.stage * STAGE_BYTES;
-            uint32_t empty = empty_of(view.barriers, place.stage);
             bool inside = block * STRATA__BLOCK_VALUES + c * 8 < view.args.inputs;
-            while (pending.count > 0 &&
-                   !__all_sync(0xffffffffu, barrier_test(empty, place.parity ^ 1)))
-                pending.hand_over_oldest(view.barriers);
-            barrier_wait(empty, place.parity ^ 1);
+            uint32_t full = full_of(view.barriers, place.stage);
+            barrier_wait(empty_of(view.barriers, place.stage), place.parity ^ 1);
             if (threadIdx.x == 0)
-                load_image(view, tile, block, stage, full_of(view.barriers, place.stage));
+                load_image(view, tile, block, stage, full);
 #pragma unroll
             for (uint32_t i = 0; i < COPIES; i++) {
                 bool valid = inside && r + i * (GROUP / 8) < tile.rows;
                 copy_16(stage + target + i * (GROUP / 8) * 128,
                         row[i] + (valid ? block * STRATA__BLOCK_VALUES : 0), valid);
             }
-            commit_copies();
+            arrive_with_copies(full);
             place.advance();
-            if (++pending.count == MAX_PENDING)
-                pending.hand_over_oldest(view.barriers);
         }
     }
-    while (pending.count > 0)
-        pending.hand_over_oldest(view.barriers);
 }
 
 /* A multiplying warp is done with a stage, which all blocks of the cluster must know. */
@@ -243,6 +203,7 @@ __device__ __forceinline__ void multiply_tiles(const block_view<CLUSTER> &view)
         for (uint32_t block = 0; block < view.k_blocks; block++) {
             uint32_t stage = view.stages + place.stage * STAGE_BYTES;
             barrier_wait(full_of(view.barriers, place.stage), place.parity);
+            fence_async_proxy();
             multiply_stage(sums, stage + group_row * 128, stage + STRATA__BLOCK_BYTES, block == 0);
             products_wait<1>();
             if (block > 0)
@@ -278,7 +239,7 @@ __global__ void __launch_bounds__(THREADS, 1)
                                 CLUSTER > 1 ? blockIdx.x % CLUSTER : 0};
     if (threadIdx.x == 0) {
         for (uint32_t s = 0; s < STAGES; s++) {
-            barrier_init(full_of(view.barriers, s), GROUP / 32 + 1);
+            barrier_init(full_of(view.barriers, s), GROUP + 1);
             barrier_init(empty_of(view.barriers, s), CLUSTER * 2 * GROUP / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");

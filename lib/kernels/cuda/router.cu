@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The router's logits in the precision of float32. A value is cut in two parts of eleven bits,
- * which tensor cores multiply exactly: x w = x0 w0 + x0 w1 + x1 w0, where x1 w1 is below float32's
- * rounding. Tensor cores cut their sums off, which would add up along a row; so the sums of 32
- * values are taken there and added up in float32, in ascending order, whatever the rows of a
- * launch.
+ * The router's logits in the precision of float32. A value is cut in two parts of eleven bits, which
+ * tensor cores multiply exactly: x w = x0 w0 + x0 w1 + x1 w0, where x1 w1 is below float32's rounding.
+ * Tensor cores cut their sums off, which would add up along a row; so the sums of 32 values are taken
+ * there and added up in float32, in ascending order, whatever the rows of a launch.
  *
- * Weights that are not float32 are decoded to float32 scratch first, as many experts at a time as
- * it holds.
+ * Weights that are not float32 are decoded to float32 scratch first, as many experts at a time as it
+ * holds.
  */
 #include "kernels/cuda/common.cuh"
 #include "kernels/cuda/products.h"
@@ -15,11 +14,8 @@
 namespace
 {
 
-/*
- * Tiles of 64 rows by 64 experts; a warp has 16 rows and 32 experts. A pitch of 36 spreads the
- * banks.
- */
-constexpr uint32_t THREADS = 256, TILE = 64, STEP = 32, PITCH = STEP + 4;
+/* A block has 32 rows and 64 experts, a warp 16 and 16. A pitch of 36 spreads the banks. */
+constexpr uint32_t THREADS = 256, ROWS = 32, COLUMNS = 64, STEP = 32, PITCH = STEP + 4;
 
 struct router_launch {
     strata__router_args args;
@@ -29,8 +25,8 @@ struct router_launch {
 };
 
 /* The two parts of the values of a step, [row][value]. */
-struct split_tile {
-    float high[TILE][PITCH], low[TILE][PITCH];
+template <uint32_t COUNT> struct split_tile {
+    float high[COUNT][PITCH], low[COUNT][PITCH];
 };
 
 /* Four values of a row of the tile, from `k` on; zeros beyond the rows or the inputs. */
@@ -50,7 +46,9 @@ __device__ __forceinline__ float upper_part(float x)
     return __uint_as_float(bits);
 }
 
-__device__ __forceinline__ void store_split(split_tile &tile, uint32_t row, uint32_t k, float4 v)
+template <uint32_t COUNT>
+__device__ __forceinline__ void store_split(split_tile<COUNT> &tile, uint32_t row, uint32_t k,
+                                            float4 v)
 {
     float4 high = {upper_part(v.x), upper_part(v.y), upper_part(v.z), upper_part(v.w)};
     *reinterpret_cast<float4 *>(&tile.high[row][k]) = high;
@@ -71,7 +69,7 @@ __device__ __forceinline__ void multiply(float (&d)[4], const float (&a)[4], con
 }
 
 /* The lane's values of rows `row` and `row` + 8, columns `k` and `k` + 4. */
-__device__ __forceinline__ void load_rows(float (&a)[4], const float (&part)[TILE][PITCH],
+__device__ __forceinline__ void load_rows(float (&a)[4], const float (&part)[ROWS][PITCH],
                                           uint32_t row, uint32_t k)
 {
     a[0] = part[row][k];
@@ -81,19 +79,19 @@ __device__ __forceinline__ void load_rows(float (&a)[4], const float (&part)[TIL
 }
 
 /* Adds the warp's products of a step. */
-__device__ __forceinline__ void multiply_step(float (&sums)[4][4], const split_tile &x,
-                                              const split_tile &w)
+__device__ __forceinline__ void multiply_step(float (&sums)[2][4], const split_tile<ROWS> &x,
+                                              const split_tile<COLUMNS> &w)
 {
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    uint32_t row = warp % 4 * 16 + lane / 4, column = warp / 4 * 32 + lane / 4;
-    float step[4][4] = {};
+    uint32_t row = warp % 2 * 16 + lane / 4, column = warp / 2 * 16 + lane / 4;
+    float step[2][4] = {};
 #pragma unroll
     for (uint32_t k = 0; k < STEP; k += 8) {
         float x0[4], x1[4];
         load_rows(x0, x.high, row, k + lane % 4);
         load_rows(x1, x.low, row, k + lane % 4);
 #pragma unroll
-        for (uint32_t j = 0; j < 4; j++) {
+        for (uint32_t j = 0; j < 2; j++) {
             const float *high = &w.high[column + 8 * j][k + lane % 4];
             const float *low = &w.low[column + 8 * j][k + lane % 4];
             const float w0[2] = {high[0], high[4]}, w1[2] = {low[0], low[4]};
@@ -103,17 +101,15 @@ __device__ __forceinline__ void multiply_step(float (&sums)[4][4], const split_t
         }
     }
 #pragma unroll
-    for (uint32_t j = 0; j < 4; j++)
+    for (uint32_t j = 0; j < 2; j++)
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++)
             sums[j][i] += step[j][i];
 }
 
-/*
- * What a thread brings of a step: two groups of four values of rows and of weights, and the gains.
- */
+/* What a thread brings of a step: four values of a row, twice four of weights, and the gains. */
 struct router_step {
-    float4 x[2], w[2], gain;
+    float4 x, w[2], gain;
 };
 
 __device__ __forceinline__ router_step load_step(const router_launch &launch, uint32_t k)
@@ -122,12 +118,11 @@ __device__ __forceinline__ router_step load_step(const router_launch &launch, ui
     uint32_t inputs = args.weight.inputs, r = threadIdx.x / 8;
     router_step step;
     step.gain = load_four(args.norm, 0, 1, k, inputs);
+    step.x = load_four(args.x, blockIdx.y * ROWS + r, args.rows, k, inputs);
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        step.x[i] = load_four(args.x, blockIdx.y * TILE + r + 32 * i, args.rows, k, inputs);
+    for (int i = 0; i < 2; i++)
         step.w[i] =
-            load_four(launch.weights, blockIdx.x * TILE + r + 32 * i, launch.experts, k, inputs);
-    }
+            load_four(launch.weights, blockIdx.x * COLUMNS + r + 32 * i, launch.experts, k, inputs);
     return step;
 }
 
@@ -146,36 +141,31 @@ __device__ __forceinline__ void store_logit(const router_launch &launch, uint32_
 /* Grid: tiles of experts, tiles of rows. The next step is read while this one is multiplied. */
 __global__ void __launch_bounds__(THREADS) router(const __grid_constant__ router_launch launch)
 {
-    __shared__ __align__(16) split_tile x, w;
+    __shared__ __align__(16) split_tile<ROWS> x;
+    __shared__ __align__(16) split_tile<COLUMNS> w;
     const strata__router_args &args = launch.args;
     uint32_t inputs = args.weight.inputs, k_of = threadIdx.x % 8 * 4, r_of = threadIdx.x / 8;
-    float inverse_rms[2], sums[4][4] = {};
-    for (int i = 0; i < 2; i++) {
-        uint32_t row = blockIdx.y * TILE + r_of + 32 * i;
-        inverse_rms[i] = row < args.rows ? args.inv_rms[row] : 0.0f;
-    }
+    uint32_t own_row = blockIdx.y * ROWS + r_of;
+    float inverse = own_row < args.rows ? args.inv_rms[own_row] : 0.0f, sums[2][4] = {};
     router_step step = load_step(launch, k_of);
     for (uint32_t k = 0; k < inputs; k += STEP) {
+        float4 v = step.x, gain = step.gain;
         __syncthreads();
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            float4 v = step.x[i], gain = step.gain;
-            float inverse = inverse_rms[i];
-            store_split(x, r_of + 32 * i, k_of,
-                        {v.x * inverse * gain.x, v.y * inverse * gain.y, v.z * inverse * gain.z,
-                         v.w * inverse * gain.w});
-            store_split(w, r_of + 32 * i, k_of, step.w[i]);
-        }
+        store_split(x, r_of, k_of,
+                    {v.x * inverse * gain.x, v.y * inverse * gain.y, v.z * inverse * gain.z,
+                     v.w * inverse * gain.w});
+        store_split(w, r_of, k_of, step.w[0]);
+        store_split(w, r_of + 32, k_of, step.w[1]);
         __syncthreads();
         if (k + STEP < inputs)
             step = load_step(launch, k + STEP + k_of);
         multiply_step(sums, x, w);
     }
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    uint32_t row = blockIdx.y * TILE + warp % 4 * 16 + lane / 4;
-    uint32_t column = blockIdx.x * TILE + warp / 4 * 32 + lane % 4 * 2;
+    uint32_t row = blockIdx.y * ROWS + warp % 2 * 16 + lane / 4;
+    uint32_t column = blockIdx.x * COLUMNS + warp / 2 * 16 + lane % 4 * 2;
 #pragma unroll
-    for (uint32_t j = 0; j < 4; j++)
+    for (uint32_t j = 0; j < 2; j++)
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++)
             store_logit(launch, row + i / 2 * 8, column + 8 * j + i % 2, sums[j][i]);
@@ -183,7 +173,7 @@ __global__ void __launch_bounds__(THREADS) router(const __grid_constant__ router
 
 strata_status launch_router(cudaStream_t stream, const router_launch &launch)
 {
-    dim3 grid((launch.experts + TILE - 1) / TILE, (launch.args.rows + TILE - 1) / TILE);
+    dim3 grid((launch.experts + COLUMNS - 1) / COLUMNS, (launch.args.rows + ROWS - 1) / ROWS);
     router<<<grid, THREADS, 0, stream>>>(launch);
     return strata__cuda_status(cudaGetLastError(), "router");
 }
