@@ -99,7 +99,7 @@ static strata_status read_facts(int ordinal, strata__device_facts *out)
 
 static strata_status require_index(uint32_t index)
 {
-    uint32_t count;
+    uint32_t count = 0;
     strata_status status = strata__cuda_device_count(&count);
     if (status != STRATA_OK)
         return status;

@@ -154,8 +154,7 @@ void bench_decoders(const bench_memory &m)
 }
 
 /* The product alone, over what the last decoder left in scratch. */
-double product_ms(const suite &s, const bench_memory &m, uint32_t rows, bool paired,
-                  uint32_t mean_rows)
+double product_ms(const suite &s, const bench_memory &m, uint32_t rows, bool paired)
 {
     strata__product_args args = {};
     args.range = {m.offsets.get(), 0, EXPERTS, 0, rows};
@@ -171,7 +170,6 @@ double product_ms(const suite &s, const bench_memory &m, uint32_t rows, bool pai
     args.outputs = args.end = paired ? HIDDEN : WIDTH;
     args.slabs = paired ? 2 * HIDDEN / 128 : WIDTH / 128;
     args.alpha = 1;
-    args.mean_rows = mean_rows;
     int sms = 0;
     cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);
     return median_ms([&] {
@@ -218,17 +216,14 @@ void bench_experts(const suite &s, random_source &random, bench_memory &m, uint3
             d.path = path;
             double up_ms =
                 median_ms([&] { require(s.kernels->ops->gate_up(s.kernels, 0, &a), "gate_up"); });
-            double up_product = product_ms(s, m, rows, true, 0);
-            double up_pairs = product_ms(s, m, rows, true, 1000);
+            double up_product = product_ms(s, m, rows, true);
             double down_ms =
                 median_ms([&] { require(s.kernels->ops->down(s.kernels, 0, &d), "down"); });
-            double down_product = product_ms(s, m, rows, false, 0);
-            double down_pairs = product_ms(s, m, rows, false, 1000);
+            double down_product = product_ms(s, m, rows, false);
             double flop = 2.0 * rows * WIDTH * HIDDEN;
-            printf("  %5u %s %7.3f %7.3f %6.0f   gate_up %4.0f %4.0f down %4.0f %4.0f\n", each,
+            printf("  %5u %s %7.3f %7.3f %6.0f   gate_up %4.0f down %4.0f\n", each,
                    even ? "even  " : "uneven", up_ms, down_ms, 3 * flop / (up_ms + down_ms) * 1e-9,
-                   2 * flop / up_product * 1e-9, 2 * flop / up_pairs * 1e-9,
-                   flop / down_product * 1e-9, flop / down_pairs * 1e-9);
+                   2 * flop / up_product * 1e-9, flop / down_product * 1e-9);
         }
 }
 

@@ -31,7 +31,7 @@ static __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t p
     asm volatile("{\n"
                  ".reg .pred done;\n"
                  "retry:\n"
-                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+                 "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%0], %1;\n"
                  "@done bra complete;\n"
                  "bra retry;\n"
                  "complete:\n"
@@ -55,36 +55,6 @@ static __device__ __forceinline__ void copy_bulk(uint32_t to, const void *from, 
                  "[%0], [%1], %2, [%3];\n" ::"r"(to),
                  "l"(from), "r"(bytes), "r"(barrier)
                  : "memory");
-}
-
-/* As copy_bulk, to the same place and barrier in each block of the cluster whose bit is set. */
-static __device__ __forceinline__ void
-copy_bulk_to_all(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier, uint32_t blocks)
-{
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
-                 ".multicast::cluster [%0], [%1], %2, [%3], %4;\n" ::"r"(to),
-                 "l"(from), "r"(bytes), "r"(barrier), "h"((uint16_t)blocks)
-                 : "memory");
-}
-
-/* Arrives at the barrier at that address in block `rank` of the cluster. */
-static __device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, uint32_t rank)
-{
-    asm volatile("{\n"
-                 ".reg .b32 remote;\n"
-                 "mapa.shared::cluster.u32 remote, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
-                 "}\n" ::"r"(barrier),
-                 "r"(rank)
-                 : "memory");
-}
-
-/* Barrier of all threads of the cluster. */
-static __device__ __forceinline__ void cluster_sync()
-{
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;\n" ::
-                     : "memory");
 }
 
 template <int COUNT> static __device__ __forceinline__ void registers_lower()

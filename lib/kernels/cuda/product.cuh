@@ -175,24 +175,38 @@ static __device__ __forceinline__ void store_pair(const strata__product_args &ar
         out[1] = args.mode == STRATA__DENSE_ADD_F32 ? out[1] + y1 : y1;
 }
 
-/* Stores or adds whole columns without a bias: what nearly every tile of most models needs. */
+/*
+ * Stores or adds whole columns without a bias: what nearly every tile of most models needs. Neighbouring
+ * lanes exchange, so that each has four values of one of two groups of columns and a row's lanes store
+ * 64 bytes. Whole warps call it; a lane's row may not exist.
+ */
 template <int COUNT, bool ADD>
-static __device__ __forceinline__ void store_whole_row(float *out, float factor, int half,
-                                                       const float (&sums)[COUNT][4])
+static __device__ __forceinline__ void store_whole_row(float *out, bool valid, float factor,
+                                                       int half, const float (&sums)[COUNT][4])
 {
     constexpr int BATCH = COUNT < 8 ? COUNT : 8;
+    bool odd = threadIdx.x & 1;
 #pragma unroll
     for (int first = 0; first < COUNT; first += BATCH) {
-        float2 old[BATCH];
+        float4 y[BATCH / 2], old[BATCH / 2];
 #pragma unroll
-        for (int j = 0; j < BATCH; j++)
-            old[j] = ADD ? *reinterpret_cast<const float2 *>(out + 8 * (first + j)) : float2{0, 0};
+        for (int j = 0; j < BATCH; j += 2) {
+            const float *a = &sums[first + j][2 * half], *b = &sums[first + j + 1][2 * half];
+            float s0 = __shfl_xor_sync(0xffffffffu, odd ? a[0] : b[0], 1);
+            float s1 = __shfl_xor_sync(0xffffffffu, odd ? a[1] : b[1], 1);
+            y[j / 2] = odd ? float4{s0, s1, b[0], b[1]} : float4{a[0], a[1], s0, s1};
+        }
 #pragma unroll
-        for (int j = 0; j < BATCH; j++) {
-            float y0 = sums[first + j][2 * half] * factor;
-            float y1 = sums[first + j][2 * half + 1] * factor;
-            *reinterpret_cast<float2 *>(out + 8 * (first + j)) =
-                ADD ? float2{old[j].x + y0, old[j].y + y1} : float2{y0, y1};
+        for (int j = 0; j < BATCH / 2; j++)
+            old[j] = ADD && valid ? *reinterpret_cast<const float4 *>(out + 8 * first + 16 * j)
+                                  : float4{0, 0, 0, 0};
+#pragma unroll
+        for (int j = 0; j < BATCH / 2; j++) {
+            float4 v = {y[j].x * factor, y[j].y * factor, y[j].z * factor, y[j].w * factor};
+            if (ADD)
+                v = {old[j].x + v.x, old[j].y + v.y, old[j].z + v.z, old[j].w + v.w};
+            if (valid)
+                *reinterpret_cast<float4 *>(out + 8 * first + 16 * j) = v;
         }
     }
 }
@@ -208,22 +222,26 @@ static __device__ __forceinline__ void store_strip(const strata__product_args &a
 {
     uint32_t q = threadIdx.x % 4, expert = args.range.first_expert + tile.expert;
     float expert_scale = args.expert_scale ? args.expert_scale[expert] : 1.0f;
-    bool whole = !args.bias && args.mode != STRATA__DENSE_STORE_ROWS && args.out_stride % 2 == 0 &&
-                 column + 8 * COUNT <= args.end;
+    /* 16-byte stores need an aligned row. */
+    bool whole = !args.bias && args.mode != STRATA__DENSE_STORE_ROWS && args.out_stride % 4 == 0 &&
+                 column + 8 * COUNT <= args.end && reinterpret_cast<uintptr_t>(args.out) % 16 == 0;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        if (row + 8 * h >= tile.rows)
+        bool valid = row + 8 * h < tile.rows;
+        if (!whole && !valid)
             continue;
-        uint32_t sorted = tile.first_row + row + 8 * h, out_row = sorted - args.range.first_row;
+        uint32_t sorted = tile.first_row + (valid ? row + 8 * h : 0);
+        uint32_t out_row = sorted - args.range.first_row;
         float in_scale = args.in_scale ? args.in_scale[input_row(args, sorted)] : 1.0f;
         float factor =
             args.alpha * expert_scale * (args.row_factor ? args.row_factor[out_row] : 1.0f);
         if (whole) {
-            float *out = args.out + (uint64_t)out_row * args.out_stride + column + 2 * q;
+            float *out =
+                args.out + (uint64_t)out_row * args.out_stride + column + 8 * (q & 1) + 2 * (q & 2);
             if (args.mode == STRATA__DENSE_ADD_F32)
-                store_whole_row<COUNT, true>(out, in_scale * factor, h, sums);
+                store_whole_row<COUNT, true>(out, valid, in_scale * factor, h, sums);
             else
-                store_whole_row<COUNT, false>(out, in_scale * factor, h, sums);
+                store_whole_row<COUNT, false>(out, valid, in_scale * factor, h, sums);
             continue;
         }
         float inverse = args.fix ? 1.0f / args.out_scale[out_row] : 1.0f;

@@ -9,9 +9,6 @@
  * barrier when all eight multiplying warps have left it. Loading runs ahead across tiles, so that
  * the next tile's first stages land while this one's results are stored.
  *
- * With many rows an expert, two blocks form a cluster that works on two neighbouring tiles of rows and
- * the same columns: each copies half of the image to both. A stage is then left by the warps of both.
- *
  * cp.async counts as ordinary writes. They arrive at the `full` barrier as they land, and a fence by the
  * warps that waited for it lets the tensor cores see them.
  */
@@ -29,34 +26,22 @@ constexpr uint32_t SHARED_BYTES = STAGES * STAGE_BYTES;
 constexpr uint32_t COPIES = STRATA__BLOCK_BYTES / 16 / GROUP; /* of rows, a loading thread */
 constexpr uint32_t HALF_TILE = STRATA__TILE_ROWS / 2;
 
-/* Mean rows of an expert from which on clusters pay: fewer leave too many second tiles empty. */
-constexpr uint32_t CLUSTER_ROWS = 192;
-
-template <uint32_t CLUSTER> struct shared_state {
+struct shared_state {
     uint64_t full[STAGES];
     uint64_t empty[STAGES];
-    tile_table<CLUSTER * STRATA__TILE_ROWS> table;
+    tile_table<STRATA__TILE_ROWS> table;
 };
 
 /* What every role of a block needs. */
-template <uint32_t CLUSTER> struct block_view {
+struct block_view {
     const strata__product_args &args;
-    const tile_table<CLUSTER * STRATA__TILE_ROWS> &table;
+    const tile_table<STRATA__TILE_ROWS> &table;
     uint32_t barriers, stages; /* addresses in shared memory */
     uint32_t columns, k_blocks;
-    uint32_t rank; /* in the cluster */
 
-    /* The block's part of the next tile, which may have no rows when the cluster's first part has. */
     __device__ __forceinline__ bool next(uint32_t *index, product_tile *tile) const
     {
-        if (!next_tile(table, args, columns, gridDim.x / CLUSTER, index, tile))
-            return false;
-        if (CLUSTER > 1) {
-            uint32_t before = min(rank * STRATA__TILE_ROWS, tile->rows);
-            tile->first_row += before;
-            tile->rows = min(tile->rows - before, (uint32_t)STRATA__TILE_ROWS);
-        }
-        return true;
+        return next_tile(table, args, columns, gridDim.x, index, tile);
     }
 };
 
@@ -100,11 +85,9 @@ __device__ __forceinline__ uint32_t empty_of(uint32_t barriers, uint32_t stage)
     return barriers + (STAGES + stage) * 8;
 }
 
-/* By one thread: the tile's slabs of block `block` of values, or a cluster's block its one of them. */
-template <uint32_t CLUSTER>
-__device__ __forceinline__ void load_image(const block_view<CLUSTER> &view,
-                                           const product_tile &tile, uint32_t block, uint32_t stage,
-                                           uint32_t full)
+/* By one thread: block `block` of values of the tile's slabs. */
+__device__ __forceinline__ void load_image(const block_view &view, const product_tile &tile,
+                                           uint32_t block, uint32_t stage, uint32_t full)
 {
     uint32_t first = tile.column * TILE_SLABS, slabs = min(TILE_SLABS, view.args.slabs - first);
     uint64_t slab_bytes = (uint64_t)view.k_blocks * STRATA__BLOCK_BYTES;
@@ -112,22 +95,14 @@ __device__ __forceinline__ void load_image(const block_view<CLUSTER> &view,
                           ((uint64_t)tile.expert * view.args.slabs + first) * slab_bytes +
                           (uint64_t)block * STRATA__BLOCK_BYTES;
     barrier_arrive_expect(full, slabs * STRATA__BLOCK_BYTES);
-    if constexpr (CLUSTER > 1) {
-        if (view.rank < slabs)
-            copy_bulk_to_all(stage + (1 + view.rank) * STRATA__BLOCK_BYTES,
-                             from + view.rank * slab_bytes, STRATA__BLOCK_BYTES, full,
-                             (1 << CLUSTER) - 1);
-    } else {
-        for (uint32_t s = 0; s < slabs; s++)
-            copy_bulk(stage + (1 + s) * STRATA__BLOCK_BYTES, from + s * slab_bytes,
-                      STRATA__BLOCK_BYTES, full);
-    }
+    for (uint32_t s = 0; s < slabs; s++)
+        copy_bulk(stage + (1 + s) * STRATA__BLOCK_BYTES, from + s * slab_bytes, STRATA__BLOCK_BYTES,
+                  full);
 }
 
-template <uint32_t CLUSTER>
-__device__ __forceinline__ void load_tiles(const block_view<CLUSTER> &view)
+__device__ __forceinline__ void load_tiles(const block_view &view)
 {
-    uint32_t r = threadIdx.x / 8, c = threadIdx.x % 8, index = blockIdx.x / CLUSTER;
+    uint32_t r = threadIdx.x / 8, c = threadIdx.x % 8, index = blockIdx.x;
     uint32_t target = r * 128 + ((c ^ (r & 7)) << 4);
     ring_place place = {0, 0};
     product_tile tile;
@@ -136,16 +111,14 @@ __device__ __forceinline__ void load_tiles(const block_view<CLUSTER> &view)
 #pragma unroll
         for (uint32_t i = 0; i < COPIES; i++) {
             uint32_t in_tile = r + i * (GROUP / 8);
-            row[i] = view.args.in;
-            if (in_tile < tile.rows)
-                row[i] +=
-                    (uint64_t)input_row(view.args, tile.first_row + in_tile) * view.args.inputs +
-                    c * 8;
+            uint32_t sorted = tile.first_row + (in_tile < tile.rows ? in_tile : 0);
+            row[i] =
+                view.args.in + (uint64_t)input_row(view.args, sorted) * view.args.inputs + c * 8;
         }
         for (uint32_t block = 0; block < view.k_blocks; block++) {
             uint32_t stage = view.stages + place.stage * STAGE_BYTES;
-            bool inside = block * STRATA__BLOCK_VALUES + c * 8 < view.args.inputs;
             uint32_t full = full_of(view.barriers, place.stage);
+            bool inside = block * STRATA__BLOCK_VALUES + c * 8 < view.args.inputs;
             barrier_wait(empty_of(view.barriers, place.stage), place.parity ^ 1);
             if (threadIdx.x == 0)
                 load_image(view, tile, block, stage, full);
@@ -161,14 +134,11 @@ __device__ __forceinline__ void load_tiles(const block_view<CLUSTER> &view)
     }
 }
 
-/* A multiplying warp is done with a stage, which all blocks of the cluster must know. */
-template <uint32_t CLUSTER> __device__ __forceinline__ void leave_stage(uint32_t empty)
+/* A multiplying warp is done with a stage. */
+__device__ __forceinline__ void leave_stage(uint32_t empty)
 {
-    uint32_t lane = threadIdx.x % 32;
-    if (CLUSTER == 1 && lane == 0)
+    if (threadIdx.x % 32 == 0)
         barrier_arrive(empty);
-    if (CLUSTER > 1 && lane < CLUSTER)
-        barrier_arrive_at(empty, lane);
 }
 
 /* 64 values of the group's 64 x 256 sums. */
@@ -183,17 +153,16 @@ __device__ __forceinline__ void multiply_stage(float (&sums)[32][4], uint32_t ro
     products_commit();
 }
 
-template <bool PAIRED, uint32_t CLUSTER>
-__device__ __forceinline__ void multiply_tiles(const block_view<CLUSTER> &view)
+template <bool PAIRED> __device__ __forceinline__ void multiply_tiles(const block_view &view)
 {
-    uint32_t group_row = (threadIdx.x / GROUP - 1) * HALF_TILE, index = blockIdx.x / CLUSTER;
+    uint32_t group_row = (threadIdx.x / GROUP - 1) * HALF_TILE, index = blockIdx.x;
     ring_place place = {0, 0};
     product_tile tile;
     while (view.next(&index, &tile)) {
         if (group_row >= tile.rows) {
             for (uint32_t block = 0; block < view.k_blocks; block++) {
                 barrier_wait(full_of(view.barriers, place.stage), place.parity);
-                leave_stage<CLUSTER>(empty_of(view.barriers, place.stage));
+                leave_stage(empty_of(view.barriers, place.stage));
                 place.advance();
             }
             continue;
@@ -207,12 +176,12 @@ __device__ __forceinline__ void multiply_tiles(const block_view<CLUSTER> &view)
             multiply_stage(sums, stage + group_row * 128, stage + STRATA__BLOCK_BYTES, block == 0);
             products_wait<1>();
             if (block > 0)
-                leave_stage<CLUSTER>(empty_of(view.barriers, previous));
+                leave_stage(empty_of(view.barriers, previous));
             previous = place.stage;
             place.advance();
         }
         products_wait<0>();
-        leave_stage<CLUSTER>(empty_of(view.barriers, previous));
+        leave_stage(empty_of(view.barriers, previous));
         uint32_t row = group_row + threadIdx.x % GROUP / 32 * 16 + threadIdx.x % 32 / 4;
         uint32_t column = (view.args.first_slab + tile.column * TILE_SLABS) * STRATA__SLAB_ROWS;
         if (PAIRED)
@@ -222,83 +191,52 @@ __device__ __forceinline__ void multiply_tiles(const block_view<CLUSTER> &view)
     }
 }
 
-template <bool PAIRED, uint32_t CLUSTER>
+template <bool PAIRED>
 __global__ void __launch_bounds__(THREADS, 1)
     product(const __grid_constant__ strata__product_args args)
 {
     extern __shared__ __align__(1024) uint8_t stage_memory[];
-    __shared__ shared_state<CLUSTER> state;
+    __shared__ shared_state state;
     uint32_t columns = (args.slabs + TILE_SLABS - 1) / TILE_SLABS;
     uint32_t k_blocks = (args.inputs + STRATA__BLOCK_VALUES - 1) / STRATA__BLOCK_VALUES;
-    block_view<CLUSTER> view = {args,
-                                state.table,
-                                shared_address(state.full),
-                                shared_address(stage_memory),
-                                columns,
-                                k_blocks,
-                                CLUSTER > 1 ? blockIdx.x % CLUSTER : 0};
+    block_view view = {
+        args,    state.table, shared_address(state.full), shared_address(stage_memory),
+        columns, k_blocks};
     if (threadIdx.x == 0) {
         for (uint32_t s = 0; s < STAGES; s++) {
             barrier_init(full_of(view.barriers, s), GROUP + 1);
-            barrier_init(empty_of(view.barriers, s), CLUSTER * 2 * GROUP / 32);
+            barrier_init(empty_of(view.barriers, s), 2 * GROUP / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
     }
     build_tile_table(state.table, args.range);
-    if (CLUSTER > 1)
-        cluster_sync();
     if (threadIdx.x < GROUP) {
         registers_lower<56>();
-        load_tiles<CLUSTER>(view);
+        load_tiles(view);
     } else {
         registers_raise<224>();
-        multiply_tiles<PAIRED, CLUSTER>(view);
+        multiply_tiles<PAIRED>(view);
     }
-    /* A block's shared memory must stay until the others have stopped writing to it. */
-    if (CLUSTER > 1)
-        cluster_sync();
-}
-
-template <bool PAIRED, uint32_t CLUSTER>
-strata_status launch(uint32_t multiprocessors, cudaStream_t stream,
-                     const strata__product_args *args)
-{
-    uint32_t columns = (args->slabs + TILE_SLABS - 1) / TILE_SLABS;
-    uint64_t tiles = most_tiles(args, CLUSTER * STRATA__TILE_ROWS, columns);
-    uint32_t clusters = multiprocessors / CLUSTER;
-    cudaLaunchAttribute attribute = {};
-    cudaLaunchConfig_t config = {};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim = {CLUSTER, 1, 1};
-    config.gridDim = {(tiles < clusters ? (uint32_t)tiles : clusters) * CLUSTER, 1, 1};
-    config.blockDim = {THREADS, 1, 1};
-    config.dynamicSmemBytes = SHARED_BYTES;
-    config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    return strata__cuda_status(cudaLaunchKernelEx(&config, product<PAIRED, CLUSTER>, *args),
-                               "multiplying");
 }
 
 } /* namespace */
 
 strata_status strata__cuda_product_sm90_load(void)
 {
-    const void *kernels[] = {
-        reinterpret_cast<const void *>(product<false, 1>),
-        reinterpret_cast<const void *>(product<true, 1>),
-        reinterpret_cast<const void *>(product<false, 2>),
-        reinterpret_cast<const void *>(product<true, 2>),
-    };
-    return strata__cuda_load_kernels(kernels, 4, SHARED_BYTES);
+    const void *kernels[] = {reinterpret_cast<const void *>(product<false>),
+                             reinterpret_cast<const void *>(product<true>)};
+    return strata__cuda_load_kernels(kernels, 2, SHARED_BYTES);
 }
 
 strata_status strata__cuda_product_sm90(uint32_t multiprocessors, cudaStream_t stream, bool paired,
                                         const strata__product_args *args)
 {
-    if (args->mean_rows >= CLUSTER_ROWS)
-        return paired ? launch<true, 2>(multiprocessors, stream, args)
-                      : launch<false, 2>(multiprocessors, stream, args);
-    return paired ? launch<true, 1>(multiprocessors, stream, args)
-                  : launch<false, 1>(multiprocessors, stream, args);
+    uint64_t tiles =
+        most_tiles(args, STRATA__TILE_ROWS, (args->slabs + TILE_SLABS - 1) / TILE_SLABS);
+    uint32_t blocks = tiles < multiprocessors ? (uint32_t)tiles : multiprocessors;
+    if (paired)
+        product<true><<<blocks, THREADS, SHARED_BYTES, stream>>>(*args);
+    else
+        product<false><<<blocks, THREADS, SHARED_BYTES, stream>>>(*args);
+    return strata__cuda_status(cudaGetLastError(), "multiplying");
 }

@@ -108,7 +108,6 @@ strata_status multiply_pass(const product_job &job, const pass &p, bool fix)
     args.slabs = p.slabs;
     args.end = end < args.outputs ? end : args.outputs;
     args.fix = fix;
-    args.mean_rows = job.product.range.rows / job.product.range.experts;
     return multiply(job, args);
 }
 

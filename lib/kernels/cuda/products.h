@@ -82,8 +82,7 @@ typedef struct strata__product_args {
     uint32_t slabs; /* of each expert in the image */
     uint32_t mode;  /* strata__dense_mode */
     uint32_t activation;
-    uint32_t mean_rows; /* of an expert; only the speed depends on it */
-    uint32_t fix;       /* 1: only tiles with a row whose out_scale is above 1, with those scales */
+    uint32_t fix; /* 1: only tiles with a row whose out_scale is above 1, with those scales */
     float alpha;
 } strata__product_args;
 

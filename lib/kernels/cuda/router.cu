@@ -15,7 +15,7 @@ namespace
 {
 
 /* A block has 32 rows and 64 experts, a warp 16 and 16. A pitch of 36 spreads the banks. */
-constexpr uint32_t THREADS = 256, ROWS = 32, COLUMNS = 64, STEP = 32, PITCH = STEP + 4;
+constexpr uint32_t THREADS = 256, ROWS = 32, COLUMNS = 64, STEP = 32, PITCH = STEP + 4, STAGES = 3;
 
 struct router_launch {
     strata__router_args args;
@@ -24,18 +24,35 @@ struct router_launch {
     uint32_t experts;
 };
 
-/* The two parts of the values of a step, [row][value]. */
-template <uint32_t COUNT> struct split_tile {
-    float high[COUNT][PITCH], low[COUNT][PITCH];
+/* The values of a step. */
+struct router_stage {
+    float x[ROWS][PITCH], w[COLUMNS][PITCH], norm[STEP];
 };
 
-/* Four values of a row of the tile, from `k` on; zeros beyond the rows or the inputs. */
-__device__ __forceinline__ float4 load_four(const float *base, uint32_t row, uint32_t rows,
-                                            uint32_t k, uint32_t inputs)
+/* Four values of a row from `k` on; zeros beyond the rows or the inputs. */
+__device__ __forceinline__ void copy_four(float *to, const float *base, uint32_t row, uint32_t rows,
+                                          uint32_t k, uint32_t inputs)
 {
-    if (row >= rows || k >= inputs)
-        return {0.0f, 0.0f, 0.0f, 0.0f};
-    return __ldg(reinterpret_cast<const float4 *>(base + (uint64_t)row * inputs + k));
+    bool valid = row < rows && k < inputs;
+    const float *from = base + (valid ? (uint64_t)row * inputs + k : 0);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(valid ? 16 : 0)
+                 : "memory");
+}
+
+__device__ __forceinline__ void copy_step(const router_launch &launch, router_stage &stage,
+                                          uint32_t step)
+{
+    const strata__router_args &args = launch.args;
+    uint32_t inputs = args.weight.inputs, r = threadIdx.x / 8, at = threadIdx.x % 8 * 4;
+    uint32_t k = step * STEP + at;
+    copy_four(&stage.x[r][at], args.x, blockIdx.y * ROWS + r, args.rows, k, inputs);
+    for (uint32_t i = 0; i < COLUMNS; i += 32)
+        copy_four(&stage.w[r + i][at], launch.weights, blockIdx.x * COLUMNS + r + i, launch.experts,
+                  k, inputs);
+    if (r == 0)
+        copy_four(&stage.norm[at], args.norm, 0, 1, k, inputs);
 }
 
 /* The nearest value of eleven bits. */
@@ -46,15 +63,10 @@ __device__ __forceinline__ float upper_part(float x)
     return __uint_as_float(bits);
 }
 
-template <uint32_t COUNT>
-__device__ __forceinline__ void store_split(split_tile<COUNT> &tile, uint32_t row, uint32_t k,
-                                            float4 v)
+__device__ __forceinline__ void split(float value, float &high, float &low)
 {
-    float4 high = {upper_part(v.x), upper_part(v.y), upper_part(v.z), upper_part(v.w)};
-    *reinterpret_cast<float4 *>(&tile.high[row][k]) = high;
-    *reinterpret_cast<float4 *>(&tile.low[row][k]) = {
-        upper_part(v.x - high.x), upper_part(v.y - high.y), upper_part(v.z - high.z),
-        upper_part(v.w - high.w)};
+    high = upper_part(value);
+    low = upper_part(value - high);
 }
 
 /* d += a (16 x 8) * b (8 x 8) */
@@ -68,33 +80,27 @@ __device__ __forceinline__ void multiply(float (&d)[4], const float (&a)[4], con
                    "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
 }
 
-/* The lane's values of rows `row` and `row` + 8, columns `k` and `k` + 4. */
-__device__ __forceinline__ void load_rows(float (&a)[4], const float (&part)[ROWS][PITCH],
-                                          uint32_t row, uint32_t k)
-{
-    a[0] = part[row][k];
-    a[1] = part[row + 8][k];
-    a[2] = part[row][k + 4];
-    a[3] = part[row + 8][k + 4];
-}
-
-/* Adds the warp's products of a step. */
-__device__ __forceinline__ void multiply_step(float (&sums)[2][4], const split_tile<ROWS> &x,
-                                              const split_tile<COLUMNS> &w)
+/* Adds the warp's products of a step. `inverse`: of rows lane / 4 and 8 further. */
+__device__ __forceinline__ void multiply_step(float (&sums)[2][4], const router_stage &stage,
+                                              const float (&inverse)[2])
 {
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     uint32_t row = warp % 2 * 16 + lane / 4, column = warp / 2 * 16 + lane / 4;
     float step[2][4] = {};
 #pragma unroll
-    for (uint32_t k = 0; k < STEP; k += 8) {
+    for (uint32_t k8 = 0; k8 < STEP; k8 += 8) {
+        uint32_t k = k8 + lane % 4;
         float x0[4], x1[4];
-        load_rows(x0, x.high, row, k + lane % 4);
-        load_rows(x1, x.low, row, k + lane % 4);
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            split(stage.x[row + i % 2 * 8][k + i / 2 * 4] * inverse[i % 2] *
+                      stage.norm[k + i / 2 * 4],
+                  x0[i], x1[i]);
 #pragma unroll
         for (uint32_t j = 0; j < 2; j++) {
-            const float *high = &w.high[column + 8 * j][k + lane % 4];
-            const float *low = &w.low[column + 8 * j][k + lane % 4];
-            const float w0[2] = {high[0], high[4]}, w1[2] = {low[0], low[4]};
+            float w0[2], w1[2];
+            split(stage.w[column + 8 * j][k], w0[0], w1[0]);
+            split(stage.w[column + 8 * j][k + 4], w0[1], w1[1]);
             multiply(step[j], x1, w0);
             multiply(step[j], x0, w1);
             multiply(step[j], x0, w0);
@@ -105,25 +111,6 @@ __device__ __forceinline__ void multiply_step(float (&sums)[2][4], const split_t
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++)
             sums[j][i] += step[j][i];
-}
-
-/* What a thread brings of a step: four values of a row, twice four of weights, and the gains. */
-struct router_step {
-    float4 x, w[2], gain;
-};
-
-__device__ __forceinline__ router_step load_step(const router_launch &launch, uint32_t k)
-{
-    const strata__router_args &args = launch.args;
-    uint32_t inputs = args.weight.inputs, r = threadIdx.x / 8;
-    router_step step;
-    step.gain = load_four(args.norm, 0, 1, k, inputs);
-    step.x = load_four(args.x, blockIdx.y * ROWS + r, args.rows, k, inputs);
-#pragma unroll
-    for (int i = 0; i < 2; i++)
-        step.w[i] =
-            load_four(launch.weights, blockIdx.x * COLUMNS + r + 32 * i, launch.experts, k, inputs);
-    return step;
 }
 
 __device__ __forceinline__ void store_logit(const router_launch &launch, uint32_t row,
@@ -138,32 +125,31 @@ __device__ __forceinline__ void store_logit(const router_launch &launch, uint32_
         args.sigmoid ? 1.0f / (1.0f + expf(-y)) : y;
 }
 
-/* Grid: tiles of experts, tiles of rows. The next step is read while this one is multiplied. */
+/* Grid: tiles of experts, tiles of rows. Two steps are on their way while one is multiplied. */
 __global__ void __launch_bounds__(THREADS) router(const __grid_constant__ router_launch launch)
 {
-    __shared__ __align__(16) split_tile<ROWS> x;
-    __shared__ __align__(16) split_tile<COLUMNS> w;
+    __shared__ __align__(16) router_stage stages[STAGES];
     const strata__router_args &args = launch.args;
-    uint32_t inputs = args.weight.inputs, k_of = threadIdx.x % 8 * 4, r_of = threadIdx.x / 8;
-    uint32_t own_row = blockIdx.y * ROWS + r_of;
-    float inverse = own_row < args.rows ? args.inv_rms[own_row] : 0.0f, sums[2][4] = {};
-    router_step step = load_step(launch, k_of);
-    for (uint32_t k = 0; k < inputs; k += STEP) {
-        float4 v = step.x, gain = step.gain;
-        __syncthreads();
-        store_split(x, r_of, k_of,
-                    {v.x * inverse * gain.x, v.y * inverse * gain.y, v.z * inverse * gain.z,
-                     v.w * inverse * gain.w});
-        store_split(w, r_of, k_of, step.w[0]);
-        store_split(w, r_of + 32, k_of, step.w[1]);
-        __syncthreads();
-        if (k + STEP < inputs)
-            step = load_step(launch, k + STEP + k_of);
-        multiply_step(sums, x, w);
-    }
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     uint32_t row = blockIdx.y * ROWS + warp % 2 * 16 + lane / 4;
     uint32_t column = blockIdx.x * COLUMNS + warp / 2 * 16 + lane % 4 * 2;
+    uint32_t steps = (args.weight.inputs + STEP - 1) / STEP;
+    float sums[2][4] = {}, inverse[2];
+    for (uint32_t i = 0; i < 2; i++)
+        inverse[i] = row + 8 * i < args.rows ? args.inv_rms[row + 8 * i] : 0.0f;
+    for (uint32_t s = 0; s < STAGES - 1; s++) {
+        if (s < steps)
+            copy_step(launch, stages[s], s);
+        asm volatile("cp.async.commit_group;\n" ::: "memory");
+    }
+    for (uint32_t s = 0; s < steps; s++) {
+        asm volatile("cp.async.wait_group %0;\n" ::"n"(STAGES - 2) : "memory");
+        __syncthreads();
+        if (s + STAGES - 1 < steps)
+            copy_step(launch, stages[(s + STAGES - 1) % STAGES], s + STAGES - 1);
+        asm volatile("cp.async.commit_group;\n" ::: "memory");
+        multiply_step(sums, stages[s % STAGES], inverse);
+    }
 #pragma unroll
     for (uint32_t j = 0; j < 2; j++)
 #pragma unroll
