@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Installs what the tests need, builds, and runs every test that needs no accelerator.
+# Installs what the tests need, builds, and runs every test that needs no accelerator,
+# but for the mutants, which take minutes: meson test -C build --suite mutants.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -15,4 +16,5 @@ fi
 export PATH=$venv/bin:$PATH
 
 build_in "$build" -Dtests=true
-meson test -C "$build" --no-rebuild --print-errorlogs --no-suite gpu "$@"
+meson test -C "$build" --no-rebuild --print-errorlogs --no-suite gpu --no-suite mutants \
+    "$@"
