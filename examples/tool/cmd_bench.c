@@ -3,12 +3,14 @@
 #include <argp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "json.h"
 #include "run_options.h"
+#include "stats.h"
 #include "tool.h"
 
-enum { KEY_JSON = 0x200, KEY_PROMPTS, KEY_REPEAT };
+enum { KEY_JSON = 0x200, KEY_PROMPTS, KEY_REPEAT, KEY_COLD };
 enum { MAX_PROMPTS = 32, MAX_REPEATS = 101 };
 
 static const struct argp_option option_table[] = {
@@ -16,6 +18,7 @@ static const struct argp_option option_table[] = {
     {"prompts", KEY_PROMPTS, "LENGTHS", 0, "Prompt lengths in tokens, 512,4096 by default", 3},
     {"repeat", KEY_REPEAT, "N", 0, "Timed readings of each length after one untimed, 3 by default",
      3},
+    {"cold", KEY_COLD, 0, 0, "The expert cache is emptied before every reading", 3},
     {"json", KEY_JSON, 0, 0, "One JSON object on standard output", 3},
     {0},
 };
@@ -26,6 +29,7 @@ typedef struct measurement {
     uint64_t median_ns;
     uint64_t least_ns;
     uint64_t most_ns;
+    strata_session_stats stats; /* of the timed readings together */
 } measurement;
 
 typedef struct arguments {
@@ -34,6 +38,8 @@ typedef struct arguments {
     const char *prompts;
     uint64_t repeats;
     bool json;
+    bool cold;
+    uint64_t start_ns; /* before the pack is opened */
 } arguments;
 
 typedef struct bench {
@@ -46,6 +52,7 @@ typedef struct bench {
     uint64_t lengths[MAX_PROMPTS];
     measurement results[MAX_PROMPTS];
     uint64_t count;
+    uint64_t first_logits_ns; /* from opening the pack to the first prompt's logits */
     strata_session_stats stats;
 } bench;
 
@@ -58,6 +65,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_JSON:
         a->json = true;
+        return 0;
+    case KEY_COLD:
+        a->cold = true;
         return 0;
     case KEY_PROMPTS:
         a->prompts = arg;
@@ -107,6 +117,8 @@ static strata_status read_once(bench *b, uint64_t tokens, strata_prefill_result 
     strata_prefill_request request;
     uint64_t length;
     strata_status status = strata_session_truncate(b->session, 0, 0, &length);
+    if (status == STRATA_OK && b->arguments->cold)
+        status = strata_session_drop_experts(b->session);
     if (status != STRATA_OK)
         return status;
     strata_prefill_request_init(&request, sizeof request);
@@ -116,6 +128,13 @@ static strata_status read_once(bench *b, uint64_t tokens, strata_prefill_result 
     request.logits_capacity = b->logits_count;
     result->struct_size = sizeof *result;
     return strata_prefill_run(b->prefill, &request, result);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 static int ascending(const void *left, const void *right)
@@ -128,13 +147,23 @@ static strata_status measure(bench *b, uint64_t tokens, measurement *out)
 {
     uint64_t times[MAX_REPEATS], repeats = b->arguments->repeats;
     strata_prefill_result result = {0};
+    strata_session_stats before = {.struct_size = sizeof before}, after = before;
     strata_status status = read_once(b, tokens, &result);
+    if (!b->first_logits_ns)
+        b->first_logits_ns = now_ns() - b->arguments->start_ns;
+    if (status == STRATA_OK)
+        status = stats_wait_for_locks(b->session);
+    if (status == STRATA_OK)
+        status = strata_session_stats_get(b->session, &before);
     for (uint64_t i = 0; i < repeats && status == STRATA_OK; i++) {
         status = read_once(b, tokens, &result);
         times[i] = result.wall_ns;
     }
+    if (status == STRATA_OK)
+        status = strata_session_stats_get(b->session, &after);
     if (status != STRATA_OK)
         return status;
+    out->stats = stats_between(&before, &after);
     qsort(times, repeats, sizeof times[0], ascending);
     out->tokens = tokens;
     out->chunks = result.chunk_count;
@@ -158,7 +187,9 @@ static void write_text(const bench *b)
         printf("%8llu %8llu %12.3f %12.3f %12.3f %14.0f\n", (unsigned long long)m->tokens,
                (unsigned long long)m->chunks, 1e-6 * (double)m->median_ns,
                1e-6 * (double)m->least_ns, 1e-6 * (double)m->most_ns, rate(m));
+        stats_text(&m->stats, stdout);
     }
+    printf("first logits %.3f s after opening the pack\n", 1e-9 * (double)b->first_logits_ns);
     printf("device memory %llu bytes, page-locked host memory %llu bytes\n",
            (unsigned long long)b->stats.device_bytes, (unsigned long long)b->stats.host_bytes);
 }
@@ -172,6 +203,8 @@ static void write_json(const bench *b)
     json_string(&writer, "device", b->arguments->run.device ? b->arguments->run.device : "cpu");
     json_u64(&writer, "device_bytes", b->stats.device_bytes);
     json_u64(&writer, "host_bytes", b->stats.host_bytes);
+    json_u64(&writer, "first_logits_ns", b->first_logits_ns);
+    json_bool(&writer, "cold", b->arguments->cold);
     json_array(&writer, "prompts");
     for (uint64_t i = 0; i < b->count; i++) {
         const measurement *m = &b->results[i];
@@ -182,6 +215,7 @@ static void write_json(const bench *b)
         json_u64(&writer, "least_ns", m->least_ns);
         json_u64(&writer, "most_ns", m->most_ns);
         json_f64(&writer, "tokens_per_second", rate(m));
+        stats_json(&writer, &m->stats);
         json_end(&writer);
     }
     json_end(&writer);
@@ -194,10 +228,14 @@ static strata_status prepare(bench *b, strata_pack *pack, const strata_pack_info
     strata_session_options session_options;
     strata_plan_options plan_options;
     strata_status status;
+    void *profile;
     if (random_tokens(longest(b), 1, info->vocabulary_count, &b->tokens) != TOKENS_OK)
         return STRATA_ERR_NO_MEMORY;
     run_options_apply(&b->arguments->run, longest(b), &session_options, &plan_options);
+    if (!run_options_profile(&b->arguments->run, &session_options, &profile))
+        return STRATA_ERR_IO;
     status = strata_session_create(pack, &session_options, &b->session);
+    free(profile);
     if (status != STRATA_OK)
         return status;
     b->logits_count = strata_session_logits_count(b->session);
@@ -221,6 +259,8 @@ static int run(bench *b, strata_pack *pack)
         status = strata_session_stats_get(b->session, &b->stats);
     if (status != STRATA_OK)
         return tool_fail("cannot read a prompt", status, a->json);
+    if (a->run.profile_path && !profile_write(a->run.profile_path, b->session))
+        return TOOL_FAILED;
     if (a->json)
         write_json(b);
     else
@@ -233,7 +273,7 @@ int cmd_bench(int argc, char **argv)
     static const struct argp_child children[] = {{&run_argp, 0, 0, 0}, {0}};
     static const struct argp parser = {
         option_table, parse_option, "PACK", "Measures how fast prompts are read.", children, 0, 0};
-    arguments a = {.prompts = "512,4096", .repeats = 3};
+    arguments a = {.prompts = "512,4096", .repeats = 3, .start_ns = now_ns()};
     bench b = {.arguments = &a};
     strata_context *context;
     strata_pack *pack;

@@ -7,6 +7,7 @@
 #include "prefill.h"
 #include "progress.h"
 #include "run_options.h"
+#include "stats.h"
 #include "tool.h"
 
 enum { KEY_JSON = 0x200, KEY_LOGITS, KEY_ALL_LOGITS, KEY_TOP, KEY_PLAN };
@@ -85,9 +86,12 @@ static int read_prompt(const arguments *a, strata_pack *pack, prefill_answer *an
     strata_session *session = NULL;
     strata_prefill *prefill = NULL;
     strata_plan *plan = NULL;
+    void *profile;
     int code = TOOL_OK;
     strata_status status = STRATA_OK;
     run_options_apply(&a->run, answer->tokens.count, &session_options, &plan_options);
+    if (!run_options_profile(&a->run, &session_options, &profile))
+        return TOOL_FAILED;
     if (a->plan_path) {
         status = strata_plan_load_path(pack, a->plan_path, &plan);
         session_options.plan = plan;
@@ -96,6 +100,7 @@ static int read_prompt(const arguments *a, strata_pack *pack, prefill_answer *an
     if (status == STRATA_OK)
         status = strata_session_create(pack, &session_options, &session);
     strata_plan_destroy(plan);
+    free(profile);
     if (status != STRATA_OK)
         return tool_fail("cannot make a session", status, a->json);
     status = strata_prefill_create(session, NULL, &prefill);
@@ -106,6 +111,8 @@ static int read_prompt(const arguments *a, strata_pack *pack, prefill_answer *an
                      (unsigned long long)answer->result.sequence_tokens);
     if (status != STRATA_OK)
         code = tool_fail("cannot read the prompt", status, a->json);
+    else if (a->run.profile_path && !profile_write(a->run.profile_path, session))
+        code = TOOL_FAILED;
     strata_prefill_destroy(prefill);
     strata_session_destroy(session);
     return code;

@@ -5,6 +5,7 @@
 
 #include "json.h"
 #include "prefill.h"
+#include "stats.h"
 #include "text.h"
 
 enum { SHOWN_TOKENS = 400 };
@@ -112,34 +113,6 @@ static void json_result(json_writer *json, const prefill_answer *answer)
     json_end(json);
 }
 
-static void json_stats(json_writer *json, const strata_session_stats *stats)
-{
-    json_object(json, "stats");
-    json_u64(json, "prompt_tokens", stats->prompt_tokens);
-    json_u64(json, "prompt_chunks", stats->prompt_chunks);
-    json_u64(json, "prompt_ns", stats->prompt_ns);
-    json_u64(json, "expert_rows", stats->expert_rows);
-    json_u64(json, "expert_launches", stats->expert_launches);
-    json_u64(json, "device_bytes", stats->device_bytes);
-    json_u64(json, "host_bytes", stats->host_bytes);
-    json_u64(json, "device_runtime_bytes", stats->device_runtime_bytes);
-    json_u64(json, "kernel_ns", stats->kernel_ns);
-    json_u64(json, "blob_wait_ns", stats->blob_wait_ns);
-    json_u64(json, "host_gap_ns", stats->host_gap_ns);
-    json_u64(json, "blob_sent_bytes", stats->blob_sent_bytes);
-    json_u64(json, "blob_hit_bytes", stats->blob_hit_bytes);
-    json_u64(json, "blob_dropped_bytes", stats->blob_dropped_bytes);
-    json_u64(json, "blob_vain_bytes", stats->blob_vain_bytes);
-    json_u64(json, "blob_filled_bytes", stats->blob_filled_bytes);
-    json_u64(json, "refill_bytes", stats->refill_bytes);
-    json_u64(json, "link_bytes", stats->link_bytes);
-    json_u64(json, "link_ns", stats->link_ns);
-    json_u64(json, "lock_wanted_bytes", stats->lock_wanted_bytes);
-    json_u64(json, "lock_bytes", stats->lock_bytes);
-    json_u64(json, "lock_refused_bytes", stats->lock_refused_bytes);
-    json_end(json);
-}
-
 static void json_next(json_writer *json, const prefill_answer *answer, uint64_t top)
 {
     candidate *next = calloc(top + 1, sizeof *next);
@@ -171,6 +144,6 @@ void prefill_answer_json(const prefill_answer *answer, uint64_t top, FILE *out)
     json_end(&json);
     json_result(&json, answer);
     json_next(&json, answer, top);
-    json_stats(&json, &answer->stats);
+    stats_json(&json, &answer->stats);
     json_end(&json);
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "stats.h"
 #include "tool.h"
 
 enum {
@@ -14,6 +15,7 @@ enum {
     KEY_PATH,
     KEY_KV,
     KEY_EXPERTS,
+    KEY_PROFILE,
     KEY_THREADS,
     KEY_NO_BLAS,
     KEY_KERNEL_LEVEL,
@@ -38,6 +40,8 @@ static const struct argp_option option_table[] = {
     {"path", KEY_PATH, "PATH", 0, "How experts are multiplied: auto, fp16, fused,8:fp16", 2},
     {"kv", KEY_KV, "TYPE", 0, "KV cache in f16 (default), q8_0 or f32", 2},
     {"experts", KEY_EXPERTS, "WHERE", 0, "auto (default), stream or resident", 2},
+    {"profile", KEY_PROFILE, "FILE", 0,
+     "Uses of the experts: read if it is there, and written afterwards", 2},
     {"threads", KEY_THREADS, "N", 0, "Threads of the CPU device, one per core by default", 2},
     {"no-blas", KEY_NO_BLAS, 0, 0, "Plain loops: bits do not depend on chunks", 2},
     {"kernel-level", KEY_KERNEL_LEVEL, "LEVEL", 0,
@@ -126,6 +130,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_EXPERTS:
         options->experts = choice(arg, expert_names, state, "experts");
         return 0;
+    case KEY_PROFILE:
+        options->profile_path = arg;
+        return 0;
     case KEY_THREADS:
         options->threads = (uint32_t)number(arg, 1, 1024, state, "threads");
         return 0;
@@ -174,6 +181,17 @@ bool run_options_prompt(const run_options *options, uint32_t vocabulary, token_l
         tool_message("no memory for the prompt's tokens");
         return false;
     }
+}
+
+bool run_options_profile(const run_options *options, strata_session_options *session, void **out)
+{
+    *out = NULL;
+    if (!options->profile_path)
+        return true;
+    if (!profile_read(options->profile_path, out, &session->profile_bytes))
+        return false;
+    session->profile = *out;
+    return true;
 }
 
 void run_options_apply(const run_options *options, uint64_t prompt_tokens,

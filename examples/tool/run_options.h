@@ -12,8 +12,9 @@
 #include "parse.h"
 
 typedef struct run_options {
-    const char *device; /* NULL: the CPU */
-    const char *path;   /* of the experts; NULL: chosen */
+    const char *device;       /* NULL: the CPU */
+    const char *path;         /* of the experts; NULL: chosen */
+    const char *profile_path; /* of the experts' uses, read and written; NULL: none */
     uint64_t budget_bytes;
     uint64_t host_budget_bytes;
     uint64_t context_tokens;
@@ -38,6 +39,9 @@ void run_options_check(const run_options *options, const struct argp_state *stat
 
 /* Gets the prompt's tokens, reporting a failure on stderr; the caller frees them. */
 bool run_options_prompt(const run_options *options, uint32_t vocabulary, token_list *out);
+
+/* The options' profile into `session`, to be freed after the session is made; false, and told. */
+bool run_options_profile(const run_options *options, strata_session_options *session, void **out);
 
 /*
  * Fills session and plan options for a prompt; `session` points to `plan`. The context holds the

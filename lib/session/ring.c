@@ -201,19 +201,27 @@ static void count(strata__ring *ring, strata__ring_slot *slot)
     }
 }
 
-strata_status strata__ring_poll(strata__ring *ring)
+/* Copies come true in the order they were enqueued: the piece to ask for next. */
+static strata__ring_slot *oldest_uncounted(const strata__ring *ring)
 {
+    strata__ring_slot *oldest = NULL;
     for (uint32_t i = 0; i < ring->slot_count; ++i) {
         strata__ring_slot *slot = &ring->slots[i];
-        strata_status status;
+        if (is_alive(slot) && !slot->counted && (!oldest || slot->tenant < oldest->tenant))
+            oldest = slot;
+    }
+    return oldest;
+}
+
+strata_status strata__ring_poll(strata__ring *ring)
+{
+    strata__ring_slot *slot;
+    while (ring->outstanding_bytes && (slot = oldest_uncounted(ring)) != NULL) {
         bool done;
-        if (!is_alive(slot) || slot->counted)
-            continue;
-        status = ring->device->ops->event_query(ring->device, slot->ready, &done);
-        if (status != STRATA_OK)
+        strata_status status = ring->device->ops->event_query(ring->device, slot->ready, &done);
+        if (status != STRATA_OK || !done)
             return status;
-        if (done)
-            count(ring, slot);
+        count(ring, slot);
     }
     return STRATA_OK;
 }

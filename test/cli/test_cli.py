@@ -165,6 +165,22 @@ class BenchTest(unittest.TestCase):
             self.assertTrue(0 < p["least_ns"] <= p["median_ns"] <= p["most_ns"])
             self.assertAlmostEqual(p["tokens_per_second"], 1e9 * p["tokens"] / p["median_ns"], 3)
 
+    def test_cold_with_a_profile(self):
+        with tempfile.TemporaryDirectory() as folder:
+            profile = os.path.join(folder, "profile")
+            for _ in range(2):
+                done = run("bench", PACK, "--json", "--prompts", "8", "--cold", "--profile", profile)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                answer = json.loads(done.stdout)
+                self.assertTrue(answer["cold"])
+                self.assertGreater(answer["first_logits_ns"], 0)
+                stats = answer["prompts"][0]["stats"]
+                parts = stats["kernel_ns"] + stats["blob_wait_ns"] + stats["host_gap_ns"]
+                self.assertAlmostEqual(parts / stats["prompt_ns"], 1, delta=0.02)
+                self.assertEqual(stats["prompt_tokens"], 3 * 8)
+            # A profile that is there and cannot be read is told.
+            self.assertEqual(run("bench", PACK, "--prompts", "8", "--profile", folder).returncode, 1)
+
     def test_bad_lengths(self):
         for lengths in ("", "0", "8,x", "-4"):
             self.assertEqual(run("bench", PACK, "--prompts=" + lengths).returncode, 2)

@@ -1,0 +1,102 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Streaming on CUDA: streaming.sh BUILD_FOLDER [PART...]. Needs python3 with numpy, and room for the
+# packs in /dev/shm. The parts, the first five by default:
+#
+#   iq2_xs mixed q4_k   random packs of 48 layers, 128 experts: speed of prompts in a budget of 8 GiB
+#                       with the cache cold and warm, beside all experts on the device
+#   bits                the same bits for several budgets, given chunks and path
+#   cancel              50 prompts stopped at random moments
+#   wide                a pack of 36 GiB in a budget of 12 GiB: 32,768 tokens, time to first logits
+#
+#   PACKS      where packs are kept (/dev/shm/strata-packs); left there for the next part
+#   LENGTHS    of the prompts ("512 4096 8192 32768")
+#   REPEAT     timed readings of each (3)
+set -u
+cd "$(dirname "$0")/../.."
+build=$1
+strata=$build/examples/strata
+shift
+packs=${PACKS:-/dev/shm/strata-packs}
+lengths=${LENGTHS:-512 4096 8192 32768}
+repeat=${REPEAT:-3}
+mkdir -p "$packs"
+failed=0
+
+make_pack() { # NAME GEOMETRY EXPERTS
+    [ -f "$packs/$1.gguf" ] ||
+        python3 test/tools/mkmoe.py "$packs/$1.gguf" --geometry "$2" --experts "$3" >/dev/null ||
+        { rm -f "$packs/$1.gguf"; return 1; }
+}
+
+bench() { # LABEL PACK OPTION...
+    local label=$1 pack=$2
+    shift 2
+    "$strata" bench "$packs/$pack.gguf" --device cuda:0 --kv f16 --repeat "$repeat" --json "$@" \
+        >"$packs/bench.json" || { failed=1; return; }
+    python3 test/gpu/streaming_report.py "$label" "$packs/bench.json" || failed=1
+}
+
+speeds() { # NAME EXPERTS
+    make_pack "$1" qwen3-30b-a3b "$2" || { failed=1; return; }
+    for tokens in $lengths; do
+        local context=$((tokens > 32768 ? tokens : 32832))
+        bench "$1 $tokens cold" "$1" --budget 8GiB --context $context --prompts "$tokens" --cold
+        bench "$1 $tokens warm" "$1" --budget 8GiB --context $context --prompts "$tokens"
+        bench "$1 $tokens resident" "$1" --context $context --prompts "$tokens" --experts resident
+    done
+}
+
+iq2_xs() { speeds iq2_xs IQ2_XS; }
+mixed() { speeds mixed IQ2_XXS,IQ2_S,IQ2_XXS,IQ2_S,IQ1_M; }
+q4_k() { speeds q4_k Q4_K; }
+
+bits() {
+    make_pack iq2_xs qwen3-30b-a3b IQ2_XS || { failed=1; return; }
+    local options=(--device cuda:0 --random 6000 --chunk 2000 --context 6144 --path fp16 --top 0)
+    "$strata" prefill "$packs/iq2_xs.gguf" "${options[@]}" --experts resident \
+        --logits "$packs/resident.f32" >/dev/null || failed=1
+    for budget in 3GiB 4GiB 8GiB; do
+        for more in "" "--experts stream" "--host-budget 2GiB"; do
+            # shellcheck disable=SC2086
+            "$strata" prefill "$packs/iq2_xs.gguf" "${options[@]}" --budget $budget $more \
+                --logits "$packs/streamed.f32" >/dev/null || { failed=1; continue; }
+            cmp "$packs/resident.f32" "$packs/streamed.f32" &&
+                echo "same bits: $budget $more" || failed=1
+        done
+    done
+}
+
+cancel() {
+    make_pack iq2_xs qwen3-30b-a3b IQ2_XS || { failed=1; return; }
+    gcc -O2 -Iinclude test/gpu/stream_cancel.c -o "$build/stream_cancel" \
+        -L"$build/lib" -lstrata -Wl,-rpath,"$PWD/$build/lib" -lpthread || { failed=1; return; }
+    "$build/stream_cancel" "$packs/iq2_xs.gguf" cuda:0 $((6 << 30)) 6000 50 "${SEED:-1}" || failed=1
+}
+
+wide() {
+    # 34 layers IQ2_S, 11 IQ2_XXS, 3 IQ1_M, in the order of their experts' list.
+    local layers=IQ2_S/Q2_0 i
+    for i in $(seq 1 47); do
+        case $i in
+        8 | 13 | 37) layers+=,IQ1_M/Q2_0 ;;
+        1 | 5 | 10 | 15 | 19 | 23 | 27 | 31 | 35 | 40 | 44) layers+=,IQ2_XXS/Q2_0 ;;
+        *) layers+=,IQ2_S/Q2_0 ;;
+        esac
+    done
+    make_pack wide wide-512 "$layers" || { failed=1; return; }
+    local options=(--device cuda:0 --random 32768 --context 32832 --chunk 8192 --path fp16 --top 0)
+    "$strata" prefill "$packs/wide.gguf" "${options[@]}" --experts resident \
+        --logits "$packs/resident.f32" >/dev/null || failed=1
+    "$strata" prefill "$packs/wide.gguf" "${options[@]}" --budget 12GiB \
+        --logits "$packs/streamed.f32" --json >/dev/null || failed=1
+    cmp "$packs/resident.f32" "$packs/streamed.f32" && echo "same bits: wide, 12GiB" || failed=1
+    repeat=1 bench "wide 32768 first" wide --budget 12GiB --context 32832 --prompts 32768
+    rm -f "$packs/wide.gguf"
+}
+
+[ $# -gt 0 ] || set -- iq2_xs mixed q4_k bits cancel
+for part in "$@"; do
+    "$part"
+done
+exit $failed
