@@ -41,15 +41,22 @@ const delaying_block *strata__delaying_find(const delaying_device *d, const void
                                             uint64_t bytes, bool *out_cut)
 {
     const uint8_t *first = at;
+    const delaying_block *found = NULL;
     *out_cut = false;
     for (uint64_t i = 0; i < d->block_count; ++i) {
         const delaying_block *b = &d->blocks[i];
-        if (first >= b->base && first + bytes <= b->base + b->bytes)
-            return b;
-        if (first < b->base + b->bytes && first + bytes > b->base)
+        bool has_all = first >= b->base && first + bytes <= b->base + b->bytes;
+        /* Memory that was allocated here is what it is, also within registered pages. */
+        if (has_all && b->kind != BLOCK_REGISTERED)
+            found = b;
+        else if (has_all && !found)
+            found = b;
+        else if (!has_all && first < b->base + b->bytes && first + bytes > b->base)
             *out_cut = true;
     }
-    return NULL;
+    if (found && found->kind != BLOCK_REGISTERED)
+        *out_cut = false;
+    return found;
 }
 
 strata_status strata__delaying_add_block(delaying_device *d, void *base, uint64_t bytes,

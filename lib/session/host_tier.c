@@ -67,15 +67,23 @@ static void rate(const strata__tier_options *o, const tensor *t, strata__tier_pi
     }
 }
 
-/* Whole pages that hold the tensors, cut into pieces; the first page may be the one before's. */
+/*
+ * Whole pages that hold the tensors, cut into pieces; the first page may be the one before's. Of
+ * memory that is no mapped file, whose pages others may use too, only the pages within.
+ */
 static uint32_t cut(const strata__tier_options *o, const tensor *tensors, uint32_t count,
-                    uint64_t most, strata__tier_piece *out)
+                    const strata__host_tier *tier, strata__tier_piece *out)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), n = 0;
+    uint64_t most = tier->piece_bytes;
     uintptr_t done = 0;
     for (uint32_t i = 0; i < count; ++i) {
         uintptr_t at = (uintptr_t)tensors[i].base / page * page;
         uintptr_t end = ((uintptr_t)tensors[i].base + tensors[i].bytes + page - 1) / page * page;
+        if (!tier->may_copy) {
+            at = ((uintptr_t)tensors[i].base + page - 1) / page * page;
+            end = ((uintptr_t)tensors[i].base + tensors[i].bytes) / page * page;
+        }
         for (at = at > done ? at : done; at < end; at += most, ++n) {
             if (!out)
                 continue;
@@ -203,11 +211,11 @@ static strata_status list_pieces(strata__host_tier *tier, const strata__tier_opt
     if (!tensors)
         return strata__fail_memory(capacity * sizeof *tensors, "the experts in host memory");
     count = list_tensors(o, tensors);
-    tier->piece_capacity = cut(o, tensors, count, tier->piece_bytes, NULL);
+    tier->piece_capacity = cut(o, tensors, count, tier, NULL);
     tier->pieces = strata__calloc(tier->allocator, tier->piece_capacity, sizeof *tier->pieces);
     tier->order = strata__calloc(tier->allocator, tier->piece_capacity, sizeof *tier->order);
     if (tier->pieces && tier->order)
-        tier->piece_count = cut(o, tensors, count, tier->piece_bytes, tier->pieces);
+        tier->piece_count = cut(o, tensors, count, tier, tier->pieces);
     strata__free(tier->allocator, tensors, capacity * sizeof *tensors);
     if (!tier->pieces || !tier->order)
         return strata__fail_memory(tier->piece_capacity * sizeof *tier->pieces,
@@ -310,24 +318,38 @@ uint64_t strata__tier_piece_bytes(const strata__host_tier *tier)
     return tier ? tier->piece_bytes : default_piece_bytes;
 }
 
-static const strata__tier_piece *piece_at(const strata__host_tier *tier, const uint8_t *at)
+/* The last piece that begins at or before an address; the count when none does. */
+static uint32_t piece_before(const strata__host_tier *tier, const uint8_t *at)
 {
     uint32_t low = 0, high = tier->piece_count;
-    while (high - low > 1) {
+    while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         if (tier->pieces[middle].base <= at)
-            low = middle;
+            low = middle + 1;
         else
             high = middle;
     }
-    return &tier->pieces[low];
+    return low ? low - 1 : tier->piece_count;
+}
+
+static bool is_in(const strata__tier_piece *piece, const uint8_t *at)
+{
+    return at >= piece->base && at < piece->base + piece->bytes;
 }
 
 strata__tier_span strata__tier_find(const strata__host_tier *tier, const void *at)
 {
-    const strata__tier_piece *piece = piece_at(tier, at);
-    uint64_t offset = (uint64_t)((const uint8_t *)at - piece->base);
-    strata__tier_span span = {.at = at, .bytes = piece->bytes - offset};
+    uint32_t index = piece_before(tier, at), next = index == tier->piece_count ? 0 : index + 1;
+    const strata__tier_piece *piece = &tier->pieces[index];
+    strata__tier_span span = {.state = STRATA__TIER_UNPINNED, .at = at, .bytes = UINT64_MAX};
+    uint64_t offset;
+    if (index == tier->piece_count || !is_in(piece, at)) {
+        if (next < tier->piece_count)
+            span.bytes = (uint64_t)(tier->pieces[next].base - (const uint8_t *)at);
+        return span;
+    }
+    offset = (uint64_t)((const uint8_t *)at - piece->base);
+    span.bytes = piece->bytes - offset;
     span.state = atomic_load_explicit(&piece->state, memory_order_acquire);
     if (span.state == STRATA__TIER_PINNED && piece->copy)
         span.at = piece->copy + offset;
@@ -337,7 +359,10 @@ strata__tier_span strata__tier_find(const strata__host_tier *tier, const void *a
 void strata__tier_wait(strata__host_tier *tier, const void *at, const atomic_bool *cancel)
 {
     const long look_ns = 20 * 1000 * 1000;
-    const strata__tier_piece *piece = piece_at(tier, at);
+    uint32_t index = piece_before(tier, at);
+    const strata__tier_piece *piece = &tier->pieces[index];
+    if (index == tier->piece_count || !is_in(piece, at))
+        return;
     pthread_mutex_lock(&tier->lock);
     while (atomic_load_explicit(&piece->state, memory_order_acquire) == STRATA__TIER_PENDING &&
            !atomic_load_explicit(cancel, memory_order_relaxed)) {

@@ -42,7 +42,7 @@ typedef struct strata__host_tier {
     bool may_copy; /* the pack is a file, whose pages can be let go */
     bool started;
     bool stop;                  /* under the lock */
-    strata__tier_piece *pieces; /* by address, without gaps in the experts */
+    strata__tier_piece *pieces; /* by address */
     uint32_t *order;            /* of locking */
     pthread_t thread;
     pthread_mutex_t lock;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Prompts on an accelerator stopped at random moments: the next one gives the same bits, and nothing
- * is left allocated.  stream_cancel PACK DEVICE BUDGET_BYTES PROMPT_TOKENS TIMES SEED
+ * Prompts on an accelerator stopped at random moments: the next one gives the same bits, and
+ * nothing is left allocated.
+ *
+ *   stream_cancel PACK DEVICE BUDGET_BYTES PROMPT_TOKENS TIMES SEED
  */
 #include <pthread.h>
 #include <stdint.h>

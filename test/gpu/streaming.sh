@@ -3,8 +3,8 @@
 # Streaming on CUDA: streaming.sh BUILD_FOLDER [PART...]. Needs python3 with numpy, and room for the
 # packs in /dev/shm. The parts, the first five by default:
 #
-#   iq2_xs mixed q4_k   random packs of 48 layers, 128 experts: speed of prompts in a budget of 8 GiB
-#                       with the cache cold and warm, beside all experts on the device
+#   iq2_xs mixed q4_k   random packs of 48 layers, 128 experts: speed of prompts in a budget of
+#                       8 GiB with the cache cold and warm, beside all experts on the device
 #   bits                the same bits for several budgets, given chunks and path
 #   cancel              50 prompts stopped at random moments
 #   wide                a pack of 36 GiB in a budget of 12 GiB: 32,768 tokens, time to first logits
