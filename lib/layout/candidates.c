@@ -10,7 +10,8 @@
 #include "layout/path.h"
 
 static const uint64_t scratches[STRATA__PLANNER_SCRATCHES] = {
-    64u << 20, 32u << 20, 16u << 20, 8u << 20, 4u << 20, 2u << 20, 1u << 20, 0};
+    1u << 30, 256u << 20, 64u << 20, 32u << 20, 16u << 20,
+    8u << 20, 4u << 20,   2u << 20,  1u << 20,  0};
 
 enum {
     SMALL_CHUNK = 16,
