@@ -188,9 +188,7 @@ void bench_experts(const suite &s, random_source &random, bench_memory &m, uint3
 {
     blob_pointers gate(m, format, WIDTH, HIDDEN, 0), up(m, format, WIDTH, HIDDEN, 1);
     blob_pointers down(m, format, HIDDEN, WIDTH, 2);
-    printf("experts %s %s: rows each, gate_up ms, down ms, all TFLOP/s; product alone TFLOP/s by "
-           "single "
-           "blocks and by pairs\n",
+    printf("experts %s %s: rows each, gate_up ms, down ms, all TFLOP/s; product alone TFLOP/s\n",
            strata__format_name(format), path == STRATA__PATH_FP16 ? "fp16" : "direct");
     for (uint32_t each : {1u, 32u, 128u, 256u, 512u, 2048u})
         for (bool even : {true, false}) {

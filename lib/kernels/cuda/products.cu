@@ -145,6 +145,35 @@ strata_status run_slabs(const product_job &job, uint32_t per_pass, uint32_t slab
     return status;
 }
 
+/*
+ * Experts of a pass when not all fit: a launch takes as long as its last round of tiles, so fewer
+ * that fill whole rounds can be better. In units of the time of a block of values; PASS_COST is
+ * about what three launches cost, TILE_COST what a tile costs beside its products.
+ */
+uint32_t experts_of_pass(const product_job &job, uint32_t capacity, uint32_t slabs)
+{
+    constexpr uint32_t PASS_COST = 20, TILE_COST = 4;
+    const strata__cuda_range &range = job.product.range;
+    uint64_t columns = job.state->hopper_products ? (slabs + 1) / 2 : slabs;
+    uint64_t k_blocks = (job.product.inputs + STRATA__BLOCK_VALUES - 1) / STRATA__BLOCK_VALUES;
+    /* Half a tile of rows more than the mean: the last one is half full. */
+    uint64_t expert_tiles = (2ull * range.rows / range.experts / STRATA__TILE_ROWS + 1) * columns;
+    uint32_t best = capacity;
+    uint64_t best_cost = UINT64_MAX;
+    if (capacity >= range.experts)
+        return range.experts;
+    for (uint32_t n = capacity; n > 0 && n >= capacity / 2; n--) {
+        uint64_t rounds =
+            (n * expert_tiles / 2 + job.state->multiprocessors - 1) / job.state->multiprocessors;
+        uint64_t cost = (rounds * (k_blocks + TILE_COST) + PASS_COST) * 4096 / n;
+        if (cost < best_cost) {
+            best = n;
+            best_cost = cost;
+        }
+    }
+    return best;
+}
+
 strata_status run_decoded(const product_job &job)
 {
     uint64_t k_blocks = (job.product.inputs + STRATA__BLOCK_VALUES - 1) / STRATA__BLOCK_VALUES;
@@ -160,7 +189,7 @@ strata_status run_decoded(const product_job &job)
     capacity /= slabs;
     if (capacity > STRATA__PASS_EXPERTS)
         capacity = STRATA__PASS_EXPERTS;
-    return run_experts(job, (uint32_t)capacity, slabs);
+    return run_experts(job, experts_of_pass(job, (uint32_t)capacity, slabs), slabs);
 }
 
 strata_status run_direct(const product_job &job)
