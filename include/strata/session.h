@@ -136,6 +136,7 @@ typedef struct strata_session_stats {
     uint64_t lock_wanted_bytes;    /**< experts to be page-locked in host memory */
     uint64_t lock_bytes;           /**< page-locked so far */
     uint64_t lock_refused_bytes;   /**< refused by the driver or the system: they are sent slower */
+    uint64_t blob_slow_bytes;      /**< of blob_sent_bytes: from memory that is not page-locked */
 } strata_session_stats;
 
 /** Fills `inout`, whose struct_size the caller set. */

@@ -237,6 +237,7 @@ static strata_status send_list(strata__feed *feed, strata__feed_piece *piece,
         return status;
     strata__feed_mark(feed, piece, STRATA__BLOB_COPYING);
     strata__counter_add(&feed->session->counters.blob_sent_bytes, list->bytes);
+    strata__counter_add(&feed->session->counters.blob_slow_bytes, list->slow_bytes);
     piece->state = STRATA__FEED_SENT;
     piece->buffer = NULL;
     *out_sent = true;
@@ -278,6 +279,7 @@ static strata_status stage(strata__feed *feed, strata__feed_piece *piece, bool n
     buffer->list.count = feed->list.count;
     buffer->list.bytes = feed->list.bytes;
     buffer->list.staged_bytes = feed->list.staged_bytes;
+    buffer->list.slow_bytes = feed->list.slow_bytes;
     piece->buffer = buffer;
     piece->state = STRATA__FEED_STAGED;
     strata__staging_post(&feed->staging, buffer);
@@ -381,14 +383,7 @@ static strata_status send_up_to(strata__feed *feed, uint64_t number)
 /* Kernels wait for the piece; its blobs are in the cache for all kernels from here on. */
 static strata_status use_piece(strata__feed *feed, strata__feed_piece *piece)
 {
-    strata_status status = STRATA_OK;
-    bool waits = !strata__ring_is_ready(&feed->ring, &piece->ring);
-    if (waits)
-        status = strata__timeline_begin(feed->timeline, STRATA__SPAN_BLOBS);
-    if (status == STRATA_OK)
-        status = strata__ring_use(&feed->ring, &piece->ring);
-    if (status == STRATA_OK && waits)
-        status = strata__timeline_end(feed->timeline);
+    strata_status status = strata__ring_use(&feed->ring, &piece->ring);
     if (status == STRATA_OK) {
         strata__feed_mark(feed, piece, STRATA__BLOB_PRESENT);
         piece->state = STRATA__FEED_IN_USE;
@@ -458,18 +453,39 @@ strata_status strata__feed_release(strata__feed *feed, uint32_t end)
     return status;
 }
 
-strata_status strata__feed_acquire(strata__feed *feed, uint32_t first, uint32_t last)
+/* Kernels may have to wait for pieces [first, last] of the present chunk, or the host for them. */
+static bool is_on_the_way(const strata__feed *feed, uint32_t first, uint32_t last)
 {
-    /*
-     * Launches ascend: what lies before this one is not read any more, and may be in the ring's
-     * way.
-     */
-    strata_status status = strata__feed_release(feed, feed->pieces[index_at(feed, first)].first);
-    if (status == STRATA_OK)
-        status = send_up_to(feed, number_of(feed, index_at(feed, last)));
-    for (uint32_t i = index_at(feed, first); i <= index_at(feed, last) && status == STRATA_OK; ++i)
+    if (feed->sent_pieces <= number_of(feed, last))
+        return true;
+    for (uint32_t i = first; i <= last; ++i)
+        if (feed->pieces[i].state == STRATA__FEED_SENT &&
+            !strata__ring_is_ready(&feed->ring, &feed->pieces[i].ring))
+            return true;
+    return false;
+}
+
+static strata_status use_pieces(strata__feed *feed, uint32_t first, uint32_t last)
+{
+    strata_status status = send_up_to(feed, number_of(feed, last));
+    for (uint32_t i = first; i <= last && status == STRATA_OK; ++i)
         if (feed->pieces[i].state == STRATA__FEED_SENT)
             status = use_piece(feed, &feed->pieces[i]);
+    return status;
+}
+
+strata_status strata__feed_acquire(strata__feed *feed, uint32_t first, uint32_t last)
+{
+    uint32_t from = index_at(feed, first), to = index_at(feed, last);
+    /* Launches ascend: what lies before is not read any more, and may be in the ring's way. */
+    strata_status status = strata__feed_release(feed, feed->pieces[from].first);
+    bool waits = is_on_the_way(feed, from, to);
+    if (status == STRATA_OK && waits)
+        status = strata__timeline_begin(feed->timeline, STRATA__SPAN_BLOBS);
+    if (status == STRATA_OK)
+        status = use_pieces(feed, from, to);
+    if (status == STRATA_OK && waits)
+        status = strata__timeline_end(feed->timeline);
     return status;
 }
 

@@ -45,6 +45,7 @@ static strata_status add(const strata__feed *feed, strata__copy_list *list, stra
     if (list->count == list->capacity)
         return strata__fail(STRATA_ERR_INTERNAL, "a piece takes more than %llu copies",
                             (unsigned long long)list->capacity);
+    list->slow_bytes += locked ? 0 : bytes;
     copy.staged = !locked && feed->staging.buffer_bytes;
     if (copy.staged) {
         copy.staged_offset = list->staged_bytes;
@@ -167,7 +168,7 @@ strata_status strata__feed_list(strata__feed *feed, const strata__feed_piece *pi
     uint64_t slot = feed->session->layout->layers[piece->layer].slot_bytes;
     bool alone = feed->session->experts.expert_fn != NULL;
     strata_status status = STRATA_OK;
-    list->count = list->bytes = list->staged_bytes = 0;
+    list->count = list->bytes = list->staged_bytes = list->slow_bytes = 0;
     *out_pending = NULL;
     for (uint32_t e = piece->first; e < piece->end && status == STRATA_OK && !*out_pending;) {
         uint8_t *target = strata__feed_address(feed, piece, e);

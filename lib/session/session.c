@@ -340,6 +340,7 @@ void strata__session_stats(const strata_session *session, strata_session_stats *
     out->blob_wait_ns = load(&c->blob_wait_ns);
     out->host_gap_ns = load(&c->host_gap_ns);
     out->blob_sent_bytes = load(&c->blob_sent_bytes);
+    out->blob_slow_bytes = load(&c->blob_slow_bytes);
     out->blob_hit_bytes = load(&c->blob_hit_bytes);
     out->blob_dropped_bytes = load(&c->blob_dropped_bytes);
     out->blob_vain_bytes = load(&c->blob_vain_bytes);

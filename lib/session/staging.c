@@ -159,7 +159,8 @@ strata_status strata__staging_take(strata__staging *staging, bool wait,
     }
     if (status != STRATA_OK || !*out)
         return status;
-    (*out)->list.count = (*out)->list.bytes = (*out)->list.staged_bytes = 0;
+    (*out)->list.count = (*out)->list.bytes = 0;
+    (*out)->list.staged_bytes = (*out)->list.slow_bytes = 0;
     return STRATA_OK;
 }
 

@@ -34,6 +34,7 @@ typedef struct strata__copy_list {
     uint64_t count;
     uint64_t bytes;
     uint64_t staged_bytes;
+    uint64_t slow_bytes; /* from memory that is not page-locked, staged or not */
 } strata__copy_list;
 
 typedef enum strata__staging_state {

@@ -38,6 +38,7 @@ typedef struct strata__counters {
     _Atomic uint64_t blob_wait_ns;
     _Atomic uint64_t host_gap_ns;
     _Atomic uint64_t blob_sent_bytes;    /* of experts: enqueued on the link */
+    _Atomic uint64_t blob_slow_bytes;    /* of those: from memory that is not page-locked */
     _Atomic uint64_t blob_hit_bytes;     /* routed, and on the device already */
     _Atomic uint64_t blob_dropped_bytes; /* absent, not routed, and not sent */
     _Atomic uint64_t blob_vain_bytes;    /* sent through the ring and not routed */

@@ -281,4 +281,5 @@ class strata_session_stats(Structure):
         ("lock_wanted_bytes", c_uint64),
         ("lock_bytes", c_uint64),
         ("lock_refused_bytes", c_uint64),
+        ("blob_slow_bytes", c_uint64),
     ]

@@ -65,6 +65,7 @@ class SessionStats(NamedTuple):
     lock_wanted_bytes: int
     lock_bytes: int
     lock_refused_bytes: int
+    blob_slow_bytes: int
 
 
 class PrefillResult(NamedTuple):

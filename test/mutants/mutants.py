@@ -61,7 +61,7 @@ MUTANTS = {
         FEED,
         "    strata__feed_mark(feed, piece, STRATA__BLOB_COPYING);\n",
         "    strata__feed_mark(feed, piece, STRATA__BLOB_PRESENT);\n"),
-    "blobs left unwaited for are called present": (
+    "blobs that nothing waited for are called present": (
         FEED,
         "        if (cached)\n            status = use_piece(feed, piece);\n",
         "        if (cached)\n            strata__feed_mark(feed, piece, STRATA__BLOB_PRESENT);\n"),
@@ -102,8 +102,7 @@ MUTANTS = {
         "    (void)is_present;\n    return feed->offsets;\n"),
     "launches before a piece are not released": (
         FEED,
-        "    strata_status status = strata__feed_release(feed, feed->pieces[index_at(feed, first)]"
-        ".first);\n",
+        "    strata_status status = strata__feed_release(feed, feed->pieces[from].first);\n",
         "    strata_status status = STRATA_OK;\n"),
     "an aborted prompt leaves the ring as it was": (
         FEED,

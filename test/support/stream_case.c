@@ -50,7 +50,13 @@ static void write_file(const stream_pack *p, const char *path)
 void stream_pack_open(stream_pack *p, const tiny_spec *spec, uint32_t chunk_tokens,
                       const char *path)
 {
-    strata_context_options context_options = {.struct_size = sizeof context_options};
+    const strata_context_options none = {.struct_size = sizeof none};
+    stream_pack_open_in(p, spec, chunk_tokens, path, &none);
+}
+
+void stream_pack_open_in(stream_pack *p, const tiny_spec *spec, uint32_t chunk_tokens,
+                         const char *path, const strata_context_options *context)
+{
     strata_session_options options;
     strata_plan_options plan;
     strata_session *session = NULL;
@@ -61,7 +67,7 @@ void stream_pack_open(stream_pack *p, const tiny_spec *spec, uint32_t chunk_toke
     local.vocabulary = STREAM_VOCABULARY;
     p->chunk_tokens = chunk_tokens;
     p->image = tiny_pack_make(&local, &p->image_bytes);
-    stream_ok(strata__context_create(&context_options, &p->context));
+    stream_ok(strata__context_create(context, &p->context));
     if (path)
         write_file(p, path);
     stream_ok(path ? strata__pack_open_path(p->context, path, &p->pack)

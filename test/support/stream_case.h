@@ -34,6 +34,9 @@ typedef struct stream_pack {
  */
 void stream_pack_open(stream_pack *p, const tiny_spec *spec, uint32_t chunk_tokens,
                       const char *path);
+/* The same with a context of the caller's making: its allocator. */
+void stream_pack_open_in(stream_pack *p, const tiny_spec *spec, uint32_t chunk_tokens,
+                         const char *path, const strata_context_options *context);
 void stream_pack_close(stream_pack *p);
 
 /* How a session streams. Zeros are good: nothing resident, a ring of two groups of one expert. */

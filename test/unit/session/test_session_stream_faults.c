@@ -125,6 +125,90 @@ static void refused_pins_are_no_errors(void **state)
     free(logits);
 }
 
+/* An allocator whose n-th allocation fails, and that knows what is still allocated. */
+typedef struct book {
+    pthread_mutex_t lock;
+    uint64_t countdown; /* 0: none fails */
+    uint64_t live_bytes;
+    uint64_t failed;
+} book;
+
+static void *book_alloc(void *user_data, uint64_t bytes, uint64_t alignment)
+{
+    book *b = user_data;
+    void *pointer = NULL;
+    bool fails;
+    pthread_mutex_lock(&b->lock);
+    fails = b->countdown && --b->countdown == 0;
+    b->failed += fails;
+    if (!fails)
+        pointer = strata__alloc_aligned(strata__allocator_default(), bytes, alignment);
+    if (pointer)
+        b->live_bytes += bytes;
+    pthread_mutex_unlock(&b->lock);
+    return pointer;
+}
+
+static void book_free(void *user_data, void *pointer, uint64_t bytes)
+{
+    book *b = user_data;
+    if (!pointer)
+        return;
+    pthread_mutex_lock(&b->lock);
+    b->live_bytes -= bytes;
+    pthread_mutex_unlock(&b->lock);
+    strata__free(strata__allocator_default(), pointer, bytes);
+}
+
+/* Every allocation fails in turn: an error, nothing leaks, and the next prompt is whole. */
+static void every_allocation_fails_once(void **state)
+{
+    stream_options o = {.group_experts = 2, .ring_pieces = 5, .resident = 1, .fetch = 2};
+    float *logits = calloc(STREAM_LOGITS, sizeof *logits);
+    book b = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    strata_context_options context = {.struct_size = sizeof context};
+    tiny_spec spec = small_spec();
+    uint64_t live, hits = 0;
+    stream_pack p;
+    (void)state;
+    context.alloc_fn = book_alloc;
+    context.free_fn = book_free;
+    context.alloc_user_data = &b;
+    stream_pack_open_in(&p, &spec, 48, NULL, &context);
+    live = b.live_bytes;
+    for (uint64_t n = 1;; n += n < 60 ? 1 : n / 40) {
+        strata_session *session = NULL;
+        strata__device *device = NULL;
+        strata_plan *plan = stream_plan(&p, &o);
+        strata_session_options options = {.struct_size = sizeof options, .thread_count = 1};
+        strata_status status;
+        options.blas = 1;
+        options.plan = plan;
+        o.borrow = n % 2;
+        b.failed = 0;
+        b.countdown = n;
+        status = strata__delaying_device_open(p.context, &o.device, &device);
+        if (status == STRATA_OK)
+            status = strata__session_create_on(device, p.pack, &options, &session);
+        if (status == STRATA_OK)
+            status = read_twice(&p, session, logits);
+        b.countdown = 0;
+        if (session)
+            stream_ok(read_twice(&p, session, logits));
+        strata__session_release(session);
+        strata__plan_release(plan);
+        assert_int_equal(b.live_bytes, live);
+        if (!b.failed)
+            break;
+        assert_int_equal(status, STRATA_ERR_NO_MEMORY);
+        hits++;
+    }
+    assert_true(hits > 100);
+    stream_pack_close(&p);
+    assert_int_equal(b.live_bytes, 0);
+    free(logits);
+}
+
 typedef struct worker {
     const stream_pack *pack;
     stream_options options;
@@ -213,6 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_fails_once),
         cmocka_unit_test(refused_pins_are_no_errors),
+        cmocka_unit_test(every_allocation_fails_once),
         cmocka_unit_test(two_sessions_in_two_threads),
         cmocka_unit_test(random_choices),
     };
