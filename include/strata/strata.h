@@ -12,6 +12,8 @@
 #include <strata/pack.h>
 #include <strata/plan.h>
 #include <strata/prefill.h>
+#include <strata/sample.h>
 #include <strata/session.h>
+#include <strata/text.h>
 
 #endif

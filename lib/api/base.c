@@ -57,6 +57,7 @@ const char *strata_build_info(uint32_t index)
     static const char *const facts[] = {
         "cuda=" STRATA__BUILD_CUDA,
         "blas=" STRATA__BUILD_BLAS,
+        "pcre2=" STRATA__BUILD_PCRE2,
         "compiler=" STRATA__BUILD_COMPILER,
     };
     return index < sizeof facts / sizeof facts[0] ? facts[index] : NULL;

@@ -177,5 +177,9 @@ strata_status strata__pack_token(const strata__pack *pack, uint64_t id, const ui
  * bytes needed. */
 strata_status strata__pack_token_text(const strata__pack *pack, uint64_t id, char *buffer,
                                       uint64_t buffer_bytes, uint64_t *out_bytes);
+/* As above for any stored text of a token of this type, without a NUL; `out` NULL: only the bytes
+ * needed, never more than `count`. */
+uint64_t strata__pack_unescape(const strata__pack *pack, uint32_t type, const uint8_t *stored,
+                               uint64_t count, uint8_t *out);
 
 #endif

@@ -144,6 +144,12 @@ strata_status strata__pack_token(const strata__pack *pack, uint64_t id, const ui
     return STRATA_OK;
 }
 
+uint64_t strata__pack_unescape(const strata__pack *pack, uint32_t type, const uint8_t *stored,
+                               uint64_t count, uint8_t *out)
+{
+    return strata__token_text(pack->vocabulary.tokenizer, type, stored, count, out);
+}
+
 strata_status strata__pack_token_text(const strata__pack *pack, uint64_t id, char *buffer,
                                       uint64_t buffer_bytes, uint64_t *out_bytes)
 {

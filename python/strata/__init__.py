@@ -17,6 +17,7 @@ from .errors import Cancelled, StrataError
 from .pack import Layer, Pack, PackInfo, Tensor, Token
 from .plan import Plan, PlanInfo, PlanLayer, PlanOptions, Shortfall
 from .session import PrefillResult, Progress, Session, SessionStats
+from .text import Tokenizer, TokenizerInfo
 
 __all__ = [
     "Cancelled",
@@ -36,6 +37,8 @@ __all__ = [
     "StrataError",
     "Tensor",
     "Token",
+    "Tokenizer",
+    "TokenizerInfo",
     "build_info",
     "devices",
     "load_library",

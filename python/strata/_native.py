@@ -44,6 +44,17 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "strata_pack_token_get": (c_int32, [_handle, c_uint64, POINTER(s.strata_token_info)]),
     "strata_pack_token_text": (c_int32, [_handle, c_uint64, c_char_p, c_uint64,
                                          POINTER(c_uint64)]),
+    "strata_tokenizer_create": (c_int32, [_handle, _out_handle]),
+    "strata_tokenizer_destroy": (None, [_handle]),
+    "strata_tokenizer_info_get": (c_int32, [_handle, POINTER(s.strata_tokenizer_info)]),
+    "strata_tokenizer_encode": (
+        c_int32, [_handle, c_char_p, c_uint64, POINTER(s.strata_encode_options), c_void_p, c_uint64,
+                  POINTER(c_uint64)]),
+    "strata_tokenizer_decode": (
+        c_int32, [_handle, c_void_p, c_uint64, POINTER(s.strata_decode_options), c_char_p, c_uint64,
+                  POINTER(c_uint64)]),
+    "strata_sample": (c_int32, [POINTER(s.strata_sample_options), c_void_p, c_uint64,
+                                POINTER(c_uint64), POINTER(c_int32)]),
     "strata_plan_options_init": (None, [POINTER(s.strata_plan_options), c_uint64]),
     "strata_plan_create": (c_int32, [_handle, POINTER(s.strata_plan_options), _out_handle]),
     "strata_plan_destroy": (None, [_handle]),

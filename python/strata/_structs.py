@@ -40,6 +40,52 @@ class strata_pack_info(Structure):
     ]
 
 
+class strata_tokenizer_info(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("token_count", c_uint32),
+        ("bos_token", c_int32),
+        ("eos_token", c_int32),
+        ("unknown_token", c_int32),
+        ("add_bos", c_uint32),
+        ("add_eos", c_uint32),
+        ("add_space", c_uint32),
+        ("model", c_char * 32),
+        ("pre", c_char * 32),
+    ]
+
+
+class strata_encode_options(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("special", c_uint32),
+        ("bare", c_uint32),
+        ("invalid_utf8", c_uint32),
+    ]
+
+
+class strata_decode_options(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("special", c_uint32),
+        ("continued", c_uint32),
+        ("reserved0", c_uint32),
+    ]
+
+
+class strata_sample_options(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("top_k", c_uint32),
+        ("temperature", c_float),
+        ("top_p", c_float),
+        ("min_p", c_float),
+        ("repetition_penalty", c_float),
+        ("recent_tokens", POINTER(c_int32)),
+        ("recent_count", c_uint64),
+    ]
+
+
 class strata_layer_info(Structure):
     _fields_ = [
         ("struct_size", c_uint32),

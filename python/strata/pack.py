@@ -11,6 +11,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Type,
 from . import _structs as s
 from . import constants as c
 from ._native import PathLike, check, context, library, sized
+from .text import Tokenizer
 
 Scalar = Union[int, float, bool, str]
 Value = Union[Scalar, list[Scalar]]
@@ -135,6 +136,7 @@ class Pack:
         self._handle = made
         self._info: Optional[PackInfo] = None
         self._formats: dict[int, str] = {}
+        self._tokenizer: Optional[Tokenizer] = None
 
     def close(self) -> None:
         """Closes the pack; sessions made from it keep what they need of it."""
@@ -203,6 +205,23 @@ class Pack:
         check(library().strata_pack_token_text(self.handle, index, text, needed.value,
                                                byref(needed)))
         return text.raw[:needed.value]
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The pack's tokenizer, made on first use."""
+        if self._tokenizer is None:
+            self._tokenizer = Tokenizer(self.handle)
+        return self._tokenizer
+
+    def encode(self, text: Union[str, bytes], *, special: bool = False,
+               bare: bool = False) -> list[int]:
+        """The tokens of a text, see Tokenizer.encode()."""
+        return self.tokenizer.encode(text, special=special, bare=bare)
+
+    def decode(self, tokens: Iterable[int], *, special: bool = False,
+               continued: bool = False) -> bytes:
+        """The bytes that tokens stand for, see Tokenizer.decode()."""
+        return self.tokenizer.decode(tokens, special=special, continued=continued)
 
     def text(self, tokens: Iterable[int]) -> str:
         """The text that tokens stand for."""

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* What a tokenizer is made of. */
+#ifndef STRATA_TEXT_TOKENIZER_H
+#define STRATA_TEXT_TOKENIZER_H
+
+#include "text/pairs.h"
+#include "text/special.h"
+#include "text/split.h"
+#include "text/vocabulary.h"
+
+struct strata_tokenizer {
+    strata_context *context;
+    strata__text_vocabulary vocabulary;
+    strata__pairs pairs;
+    strata__special special;
+    strata__splitter *splitter; /* byte pairs; NULL: SentencePiece */
+    bool whole_words;           /* a word that is a token is not merged from its bytes */
+    bool words_apart; /* SentencePiece: no token holds a space behind another character, so that
+                         words can be merged one by one */
+    strata_tokenizer_info info;
+};
+
+#endif
