@@ -48,6 +48,10 @@ class Header:
         head = struct.pack("<IIQ", ARRAY, INT32, len(values))
         self.entries.append(_string(key) + head + struct.pack(f"<{len(values)}i", *values))
 
+    def float32_array(self, key: str, values: Sequence[float]) -> None:
+        head = struct.pack("<IIQ", ARRAY, FLOAT32, len(values))
+        self.entries.append(_string(key) + head + struct.pack(f"<{len(values)}f", *values))
+
     def string_array(self, key: str, values: Iterable[str]) -> None:
         items = [_string(value) for value in values]
         head = struct.pack("<IIQ", ARRAY, STRING, len(items))
