@@ -147,7 +147,7 @@ static uint32_t key_reaching(const float *logits, uint64_t count, const float *m
             if (sums[d] > 0)
                 lowest = d;
         /* Rounding may leave a little over below the lowest: it stays the last. */
-        while (digit > lowest && sums[digit] < *inout_wanted)
+        while (digit > lowest && (sums[digit] == 0 || sums[digit] < *inout_wanted))
             *inout_wanted -= sums[digit--];
         key |= digit << shift;
         known |= (uint32_t)(DIGITS - 1) << shift;
