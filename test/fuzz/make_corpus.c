@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes the seeds of corpus/pack: small models, and one file for each part of the format. */
+/*
+ * Writes the seeds of corpus/pack (small models, and one file for each part of the format) and of
+ * corpus/text.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,11 +114,38 @@ static gguf_builder *split_part(void)
     return builder;
 }
 
+/* Inputs of fuzz_text.c: the same small vocabulary and text for every model and pattern. */
+static void write_text_seed(uint8_t kind, uint8_t flags)
+{
+    static const char *const tokens[] = {"th",     "he",       "the", " t", " the", "<s>",
+                                         "<tool>", "\xc3\xa9", "1",   "12", "  "};
+    static const uint8_t types[] = {1, 1, 1, 1, 1, 3, 4, 1, 1, 1, 4};
+    static const char *const merges[] = {"t h", "h e", "th e"};
+    static const char text[] = "the<s> the 123\r\n  'll THE\xc3\xa9\xff\xe4\xb8\x80<tool>!?";
+    enum { TOKENS = sizeof types, MERGES = 3 };
+    char path[512];
+    FILE *file;
+    snprintf(path, sizeof path, "%s/%02x-%02x", folder, kind, flags);
+    file = fopen(path, "wb");
+    if (!file) {
+        fprintf(stderr, "%s: cannot be written\n", path);
+        exit(1);
+    }
+    fprintf(file, "%c%c%c%c", kind, flags, TOKENS, kind & 1 ? MERGES : 0);
+    for (int i = 0; i < TOKENS; i++)
+        fprintf(file, "%c%c%s", types[i], (int)strlen(tokens[i]), tokens[i]);
+    for (int i = 0; kind & 1 && i < MERGES; i++)
+        fprintf(file, "%c%s", (int)strlen(merges[i]), merges[i]);
+    fprintf(file, "%s", text);
+    if (fclose(file) != 0)
+        exit(1);
+}
+
 int main(int argc, char **argv)
 {
     gguf_builder *version_2 = gguf_new();
-    if (argc != 2) {
-        fprintf(stderr, "usage: %s DIRECTORY\n", argv[0]);
+    if (argc != 3) {
+        fprintf(stderr, "usage: %s PACKS TEXTS\n", argv[0]);
         return 2;
     }
     folder = argv[1];
@@ -129,5 +159,13 @@ int main(int argc, char **argv)
     write_seed("glm4moe", small_model("glm4moe"));
     write_seed("granitemoe", small_model("granitemoe"));
     write_seed("bailingmoe2", yarn_and_groups());
+    folder = argv[2];
+    for (uint8_t pattern = 0; pattern < 7; pattern++) {
+        write_text_seed((uint8_t)(2 * pattern + 1), 32);
+        write_text_seed((uint8_t)(2 * pattern + 1), 32 | 16 | 8);
+    }
+    write_text_seed(0, 32 | 4);
+    write_text_seed(0, 32 | 8);
+    write_text_seed(0, 0);
     return 0;
 }
