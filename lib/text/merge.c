@@ -117,7 +117,7 @@ static void push(strata__candidate *heap, uint64_t *count, const strata__candida
     sift_up(heap, (*count)++);
 }
 
-/* Joins a candidate's symbols and pushes the two pairs that arise. -1 marks a symbol that is gone. */
+/* Joins a candidate's symbols and pushes the pairs that arise. -1 marks a symbol that is gone. */
 static void join(const strata__pairs *pairs, int32_t *ids, uint32_t *next, uint32_t *previous,
                  const strata__candidate *taken, strata__candidate *heap, uint64_t *heap_count)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The tokenizer: byte-pair vocabularies (model "gpt2") and SentencePiece ones (model "llama") as
- * GGUF files carry them. It knows no pack: what it needs of a file comes through strata__text_source.
+ * GGUF files carry them. It knows no pack: what it needs of a file comes through
+ * strata__text_source.
  */
 #ifndef STRATA_TEXT_TEXT_H
 #define STRATA_TEXT_TEXT_H
@@ -36,7 +37,7 @@ typedef struct strata__text_source {
                            uint64_t *out_count, uint32_t *out_type, float *out_score);
     strata_status (*merge)(const void *user_data, uint64_t index, const uint8_t **out_bytes,
                            uint64_t *out_count);
-    /* The bytes that a stored text stands for, never more than `count`; `out` NULL: their number. */
+    /* The bytes that a stored text stands for, never more than `count`; `out` NULL: only that. */
     uint64_t (*unescape)(const void *user_data, uint32_t type, const uint8_t *stored,
                          uint64_t count, uint8_t *out);
 } strata__text_source;

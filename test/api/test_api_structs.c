@@ -14,6 +14,7 @@
 
 #include <strata/strata.h>
 
+#include "support/gguf_builder.h"
 #include "support/tiny_pack.h"
 
 enum { BIGGEST = 8192, GUARD = 0xee };
@@ -22,6 +23,7 @@ static strata_context *context;
 static strata_pack *pack;
 static strata_session *session;
 static strata_prefill *prefill;
+static strata_tokenizer *tokenizer;
 static uint8_t *image;
 
 /* Large enough for any structure, aligned, and twice the largest size that is taken. */
@@ -30,6 +32,29 @@ static union {
     uint32_t struct_size;
     unsigned char bytes[BIGGEST];
 } memory;
+
+/* The smallest vocabulary that one can be made from. */
+static strata_status make_tokenizer(void)
+{
+    static const char *const words[] = {"a", "b"};
+    static const float scores[2];
+    gguf_builder *builder = gguf_new();
+    strata_pack *words_pack;
+    uint8_t *words_image;
+    uint64_t bytes;
+    strata_status status;
+    gguf_string(builder, "tokenizer.ggml.model", "llama");
+    gguf_strings(builder, "tokenizer.ggml.tokens", words, 2);
+    gguf_array(builder, "tokenizer.ggml.scores", STRATA_VALUE_FLOAT32, scores, 2, 4);
+    words_image = gguf_image(builder, &bytes, NULL);
+    gguf_free(builder);
+    status = strata_pack_open_memory(context, words_image, bytes, &words_pack);
+    if (status == STRATA_OK)
+        status = strata_tokenizer_create(words_pack, &tokenizer);
+    strata_pack_close(words_pack);
+    free(words_image);
+    return status;
+}
 
 static int make_objects(void **state)
 {
@@ -40,12 +65,13 @@ static int make_objects(void **state)
     return strata_context_create(NULL, &context) ||
            strata_pack_open_memory(context, image, bytes, &pack) ||
            strata_session_create(pack, NULL, &session) ||
-           strata_prefill_create(session, NULL, &prefill);
+           strata_prefill_create(session, NULL, &prefill) || make_tokenizer();
 }
 
 static int drop_objects(void **state)
 {
     (void)state;
+    strata_tokenizer_destroy(tokenizer);
     strata_prefill_destroy(prefill);
     strata_session_destroy(session);
     strata_pack_close(pack);
@@ -68,6 +94,9 @@ INITIALISER(strata_device_facts)
 INITIALISER(strata_session_options)
 INITIALISER(strata_prefill_options)
 INITIALISER(strata_prefill_request)
+INITIALISER(strata_encode_options)
+INITIALISER(strata_decode_options)
+INITIALISER(strata_sample_options)
 
 typedef struct initialiser {
     const char *name;
@@ -82,6 +111,9 @@ static const initialiser initialisers[] = {
     {"session_options", sizeof(strata_session_options), init_strata_session_options},
     {"prefill_options", sizeof(strata_prefill_options), init_strata_prefill_options},
     {"prefill_request", sizeof(strata_prefill_request), init_strata_prefill_request},
+    {"encode_options", sizeof(strata_encode_options), init_strata_encode_options},
+    {"decode_options", sizeof(strata_decode_options), init_strata_decode_options},
+    {"sample_options", sizeof(strata_sample_options), init_strata_sample_options},
 };
 
 static void check_initialiser(const initialiser *one)
@@ -166,6 +198,26 @@ static strata_status take_prefill_request(void)
     return strata_prefill_run(prefill, request, NULL);
 }
 
+static strata_status take_encode_options(void)
+{
+    uint64_t count;
+    return strata_tokenizer_encode(tokenizer, "", 0, (const void *)&memory, NULL, 0, &count);
+}
+
+static strata_status take_decode_options(void)
+{
+    uint64_t bytes;
+    return strata_tokenizer_decode(tokenizer, NULL, 0, (const void *)&memory, NULL, 0, &bytes);
+}
+
+static strata_status take_sample_options(void)
+{
+    float logits[] = {1, 2};
+    uint64_t random = 1;
+    int32_t token;
+    return strata_sample((const void *)&memory, logits, 2, &random, &token);
+}
+
 static const struct {
     initialiser structure;
     strata_status (*call)(void);
@@ -179,6 +231,12 @@ static const struct {
      take_prefill_options},
     {{"prefill_request", sizeof(strata_prefill_request), init_strata_prefill_request},
      take_prefill_request},
+    {{"encode_options", sizeof(strata_encode_options), init_strata_encode_options},
+     take_encode_options},
+    {{"decode_options", sizeof(strata_decode_options), init_strata_decode_options},
+     take_decode_options},
+    {{"sample_options", sizeof(strata_sample_options), init_strata_sample_options},
+     take_sample_options},
 };
 
 static void check_input(const initialiser *one, strata_status (*call)(void))
@@ -272,6 +330,11 @@ static strata_status give_stats(void)
     return strata_session_stats_get(session, (void *)&memory);
 }
 
+static strata_status give_tokenizer_info(void)
+{
+    return strata_tokenizer_info_get(tokenizer, (void *)&memory);
+}
+
 static strata_status give_result(void)
 {
     static const int32_t tokens[] = {1};
@@ -301,6 +364,7 @@ static const struct {
     {"plan_buffer", sizeof(strata_plan_buffer), give_plan_buffer},
     {"session_stats", sizeof(strata_session_stats), give_stats},
     {"prefill_result", sizeof(strata_prefill_result), give_result},
+    {"tokenizer_info", sizeof(strata_tokenizer_info), give_tokenizer_info},
 };
 
 /* The structure as an application with `bytes` of it has it before the call. */

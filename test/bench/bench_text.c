@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Speed of encoding: bench-text PACK TEXT [TIMES]. The text is repeated to 16 MiB; processor time and
- * wall time of the best of 5 times.
+ * Speed of encoding: bench-text PACK TEXT [TIMES]. The text is repeated to 16 MiB; processor time
+ * and wall time of the best of 5 times.
  */
 #include <stdio.h>
 #include <stdlib.h>

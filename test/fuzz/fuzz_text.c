@@ -3,8 +3,8 @@
  * Any vocabulary and any text. What must hold: no crash, every refusal has a text, ids are of the
  * vocabulary, a short buffer gets the same beginning, and byte pairs decode to the text.
  *
- * Input: a byte of model and pattern, a byte of flags, numbers of tokens and merges, the tokens (type,
- * length, bytes), the merges (length, bytes), the text.
+ * Input: a byte of model and pattern, a byte of flags, numbers of tokens and merges, the tokens
+ * (type, length, bytes), the merges (length, bytes), the text.
  */
 #include <stdbool.h>
 #include <stdint.h>

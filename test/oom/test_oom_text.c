@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The n-th allocation fails, for every n, while a tokenizer is made and used: NO_MEMORY with a text,
- * nothing leaks. The argument is the folder of test/tools/make_tokenizer_cases.py.
+ * The n-th allocation fails, for every n, while a tokenizer is made and used: NO_MEMORY with a
+ * text, nothing leaks. The argument is the folder of test/tools/make_tokenizer_cases.py.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -72,6 +72,36 @@ class PackTest(unittest.TestCase):
             pack.tensors
 
 
+class TextTest(unittest.TestCase):
+    def setUp(self):
+        self.pack = strata.Pack(PACK)
+        self.addCleanup(self.pack.close)
+        if not self.pack.info.token_count:
+            with self.assertRaises(strata.StrataError) as raised:
+                self.pack.encode("text")
+            self.assertEqual(raised.exception.status, constants.ERR_UNSUPPORTED)
+            self.skipTest("a pack without a vocabulary")
+        if strata.build_info()["pcre2"] == "no":
+            self.skipTest("built without PCRE2")
+
+    def test_there_and_back(self):
+        for text in ("And it came to pass", "  spaces\n\n", "na\u00efve \U0001F600", ""):
+            tokens = self.pack.encode(text)
+            self.assertEqual(self.pack.decode(tokens), text.encode())
+        self.assertEqual(self.pack.decode(self.pack.encode(b"\xff\xc3")), b"\xff\xc3")
+        self.assertEqual(self.pack.tokenizer.encode(b"\xff", replace_invalid=True),
+                         self.pack.encode("\ufffd"))
+
+    def test_special_tokens(self):
+        info = self.pack.tokenizer.info
+        self.assertEqual((info.model, info.pre), ("gpt2", "qwen2"))
+        stored = self.pack.token(info.eos_token).stored
+        self.assertEqual(self.pack.encode(stored, special=True), [info.eos_token])
+        self.assertGreater(len(self.pack.encode(stored)), 1)
+        self.assertEqual(self.pack.decode([info.eos_token]), b"")
+        self.assertEqual(self.pack.decode([info.eos_token], special=True), stored)
+
+
 class PlanTest(unittest.TestCase):
     def setUp(self):
         self.pack = strata.Pack(PACK)
@@ -250,6 +280,7 @@ class LibraryTest(unittest.TestCase):
         self.assertRegex(strata.version(), r"^\d+\.\d+\.\d+$")
         self.assertIn("cuda", strata.build_info())
         self.assertIn("blas", strata.build_info())
+        self.assertIn("pcre2", strata.build_info())
 
     def test_devices(self):
         for device in strata.devices():

@@ -16,6 +16,8 @@ is added before or after, ill-formed bytes are what bytes.decode("utf-8", "repla
 """
 from __future__ import annotations
 
+import collections
+import json
 import pathlib
 import struct
 import sys
@@ -34,7 +36,8 @@ CASED = ("A-Za-z\xb5\xc0-\xd6\xd8-\xf6\xf8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u029
          "\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u0531-\u0556"
          "\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b\u1d6b-\u1d77\u1d79-\u1d9a"
          "\u1e00-\u1f15\u1f18-\u1f1d\u1f20-\u1f45\u1f48-\u1f4d\u1f50-\u1f57\u1f59\u1f5b\u1f5d\u1f5f-\u1f7d\u1f80-\u1fb4"
-         "\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4\u1fc6-\u1fcc\u1fd0-\u1fd3\u1fd6-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ff4\u1ff6-\u1ffc"
+         "\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4\u1fc6-\u1fcc\u1fd0-\u1fd3\u1fd6-\u1fdb\u1fe0-\u1fec"
+         "\u1ff2-\u1ff4\u1ff6-\u1ffc"
          "\u2102\u2107\u210a-\u2113\u2115\u2119-\u211d\u2124\u2126\u2128\u212a-\u212d\u212f-\u2134\u2139\u213c-\u213f"
          "\u2145-\u2149\u214e\u2183\u2184\u2c00-\u2c7b\u2c7e-\u2ce4\u2ceb-\u2cee\u2cf2\u2cf3\ua640-\ua66d\ua680-\ua69b"
          "\ua722-\ua76f\ua771-\ua787\ua78b-\ua78e\uab70-\uabbf\ufb00-\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a"
@@ -51,7 +54,8 @@ PATTERNS = {
     "gpt-4o": [f"{PREFIX}{UPPER}*{LOWER}+{CLITICS}?|{PREFIX}{UPPER}+{LOWER}*{CLITICS}?|" +
                r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + TAIL],
     "deepseek-llm": ["[\r\n]", rf"\s?[{CASED}]+",
-                     "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+", r"\s+$", EAST_ASIAN, r"\p{N}+"],
+                     "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+", r"\s+$", EAST_ASIAN,
+                     r"\p{N}+"],
     "deepseek-coder": ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", EAST_ASIAN, r"\p{N}"],
     "deepseek-v3": [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
                     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"
@@ -80,7 +84,6 @@ def byte_pairs(name, size):
     trainer = trainers.BpeTrainer(vocab_size=size - len(CONTROL + USER), show_progress=False,
                                   initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()))
     tokenizer.train_from_iterator(Maker(TRAINING_SEED).corpus(40000), trainer)
-    import json
     merges = json.loads(tokenizer.to_str())["model"]["merges"]
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in merges]
     tokenizer.add_tokens(added())
@@ -109,10 +112,15 @@ def trained_pieces(size):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
     tokenizer.pre_tokenizer = pre_tokenizers.Split("\u2581", "merged_with_next")
-    trainer = trainers.BpeTrainer(vocab_size=size, show_progress=False, limit_alphabet=700)
-    tokenizer.train_from_iterator(Maker(TRAINING_SEED).corpus(40000), trainer)
+    corpus = Maker(TRAINING_SEED).corpus(40000)
+    tokenizer.train_from_iterator(corpus, trainers.BpeTrainer(vocab_size=size, show_progress=False))
     pieces = [tokenizer.id_to_token(index) for index in range(tokenizer.get_vocab_size())]
-    return [p for p in pieces if len(p) > 1], [p for p in pieces if len(p) == 1]
+    merged = [piece for piece in pieces if len(piece) > 1]
+    # The characters that pieces are made of, and the most frequent others: the rest is spelled in bytes.
+    counts = collections.Counter(character for text in corpus for character in text.replace(" ", "\u2581"))
+    frequent = [character for character, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    single = dict.fromkeys([*frequent[:300], *(character for piece in merged for character in piece)])
+    return merged, list(single)
 
 
 def sentencepiece(name, size):

@@ -19,7 +19,8 @@ UNSPACED = ("han", "hiragana", "katakana", "thai", "cjk_b")
 SPACES = ("\t\n\v\f\r \x1c\x1d\x1f\x85\xa0\u1680\u180e\u2000\u2003\u2009\u200b\u2028\u2029\u202f"
           "\u205f\u3000\ufeff")
 NUMBERS = "0123456789\u0660\u0661\u0969\u0ed2\uff10\uff15\u2167\u216e\xbd\xb2\u2460\u3007\u4e09\U0001d7d8"
-MARKS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\xa1\xab\xbb\xbf\u2018\u2019\u201c\u201d\u2014\u2026\u3001\u3002\uff01\u20ac\xa7\xb6\xa9\xd7"
+MARKS = ("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\xa1\xab\xbb\xbf\u2018\u2019\u201c\u201d\u2014"
+         "\u2026\u3001\u3002\uff01\u20ac\xa7\xb6\xa9\xd7")
 EMOJI = ["\U0001F600", "\U0001F44D\U0001F3FD", "\u2764\uFE0F", "\U0001F1E9\U0001F1EA",
          "\U0001F468\u200D\U0001F469\u200D\U0001F467", "\u26A1", "\U0001F680", "1\uFE0F\u20E3"]
 CLITICS = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'T", "'Re", "'VE", "'M", "'LL", "'D", "'\u017f",
@@ -81,11 +82,13 @@ class Maker:
         length = self.random.randint(1, 12)
         digits = NUMBERS[:10] if self.random.random() < 0.6 else NUMBERS
         text = "".join(self.random.choice(digits) for _ in range(length))
-        return self.random.choice(["", " ", "$", "v", "-"]) + text + self.random.choice(["", ".5", "%", " km", "th", "\n"])
+        before = self.random.choice(["", " ", "$", "v", "-"])
+        return before + text + self.random.choice(["", ".5", "%", " km", "th", "\n"])
 
     def clitics(self) -> str:
-        return "".join(self.random.choice(["I", "you", "it", " we", "DON", "\xe9", "1", "_"]) + self.random.choice(CLITICS)
-                       + self.random.choice(["", " ", "y"]) for _ in range(self.random.randint(1, 5)))
+        words = ["I", "you", "it", " we", "DON", "\xe9", "1", "_"]
+        return "".join(self.random.choice(words) + self.random.choice(CLITICS) + self.random.choice(["", " ", "y"])
+                       for _ in range(self.random.randint(1, 5)))
 
     def code(self) -> str:
         names = {key: self.pick(ENGLISH) for key in "abc"}
@@ -96,7 +99,8 @@ class Maker:
                        for _ in range(self.random.randint(1, 5)))
 
     def marks(self) -> str:
-        return "".join(self.random.choice(MARKS) * self.random.randint(1, 3) + self.random.choice(["", "", " ", "\n", "b"])
+        between = ["", "", " ", "\n", "b"]
+        return "".join(self.random.choice(MARKS) * self.random.randint(1, 3) + self.random.choice(between)
                        for _ in range(self.random.randint(1, 6)))
 
     def accents(self) -> str:
