@@ -113,9 +113,10 @@ def trained_pieces(size):
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
     tokenizer.pre_tokenizer = pre_tokenizers.Split("\u2581", "merged_with_next")
     corpus = Maker(TRAINING_SEED).corpus(40000)
-    tokenizer.train_from_iterator(corpus, trainers.BpeTrainer(vocab_size=size, show_progress=False))
+    trainer = trainers.BpeTrainer(vocab_size=size + 5000, show_progress=False)
+    tokenizer.train_from_iterator(corpus, trainer)
     pieces = [tokenizer.id_to_token(index) for index in range(tokenizer.get_vocab_size())]
-    merged = [piece for piece in pieces if len(piece) > 1]
+    merged = [piece for piece in pieces if len(piece) > 1][:size - 500]
     # The characters that pieces are made of, and the most frequent others: the rest is spelled in bytes.
     counts = collections.Counter(character for text in corpus for character in text.replace(" ", "\u2581"))
     frequent = [character for character, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
