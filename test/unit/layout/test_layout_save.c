@@ -173,6 +173,14 @@ static void sealed_lies_are_refused(void **state)
     fixture_text_has("for 256");
     free(data);
     data = save(layout, &bytes);
+    for (uint64_t at = 32; at + 8 < bytes; ++at)
+        if (memcmp(data + at, &layout->prompt_bytes, 8) == 0)
+            data[at + 1] ^= 1;
+    seal(data, bytes);
+    assert_int_equal(load(&f, FINGERPRINT, data, bytes, &none), STRATA_ERR_FORMAT);
+    fixture_text_has("comes to");
+    free(data);
+    data = save(layout, &bytes);
     data[bytes - 9] = STRATA__LAYOUT_PATH_NONE;
     seal(data, bytes);
     assert_int_equal(load(&f, FINGERPRINT, data, bytes, &none), STRATA_ERR_UNSUPPORTED);

@@ -9,7 +9,7 @@
 
 #include "simulate.h"
 
-enum { RANDOM_RUNS = 400 };
+static uint32_t random_runs;
 
 /* Steps of every band, full and partial, and all bytes reached. */
 static void run_work(const layout_fixture *f, const strata__layout *layout,
@@ -55,7 +55,7 @@ static void random_plans_stay_in_their_buffers(void **state)
 {
     uint64_t seed = 1;
     (void)state;
-    for (uint32_t i = 0; i < RANDOM_RUNS; ++i) {
+    for (uint32_t i = 0; i < random_runs; ++i) {
         layout_fixture f;
         uint32_t resident[FIXTURE_MAX_LAYERS];
         strata__layout_choice choice;
@@ -72,7 +72,7 @@ static void planned_ones_too(void **state)
 {
     uint64_t seed = 2;
     (void)state;
-    for (uint32_t i = 0; i < RANDOM_RUNS / 4; ++i) {
+    for (uint32_t i = 0; i < random_runs / 4; ++i) {
         layout_fixture f;
         strata__layout *layout;
         fixture_random(&f, &seed);
@@ -170,13 +170,20 @@ static void every_multiset_of_six_layers(void **state)
     assert_int_equal(count, 12376);
 }
 
-int main(void)
+/* With an argument: only random ones, and fewer. */
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest random[] = {
         cmocka_unit_test(random_plans_stay_in_their_buffers),
         cmocka_unit_test(planned_ones_too),
+    };
+    const struct CMUnitTest exhaustive[] = {
         cmocka_unit_test(every_vector_of_up_to_three_layers),
         cmocka_unit_test(every_multiset_of_six_layers),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed;
+    (void)argv;
+    random_runs = argc > 1 ? 80 : 300;
+    failed = cmocka_run_group_tests(random, NULL, NULL);
+    return argc > 1 ? failed : failed | cmocka_run_group_tests(exhaustive, NULL, NULL);
 }

@@ -51,7 +51,8 @@ static void look_ups_answer_nothing_beyond_the_tables(void **state)
     assert_null(strata__layout_find_work(&l->prompt, STRATA__BUFFER_QKV));
     assert_null(strata__layout_find_session(l, STRATA__BUFFER_STATE));
     assert_null(strata__layout_find_host(l, STRATA__BUFFER_HOST_STAGING));
-    assert_non_null(strata__layout_find_host(l, STRATA__BUFFER_HOST_OFFSETS));
+    /* 17 offsets and a flag. */
+    assert_true(strata__layout_find_host(l, STRATA__BUFFER_HOST_OFFSETS)->row_bytes >= 18 * 4);
     strata__layout_destroy(l);
     strata__layout_destroy(NULL);
 }
@@ -181,6 +182,24 @@ static void host_memory_is_pinned_up_to_its_budget(void **state)
     strata__layout_destroy(all);
 }
 
+/* A ring that holds a layer lets copies run through the attention before it. */
+static void a_larger_ring_is_predicted_to_be_faster(void **state)
+{
+    layout_fixture f;
+    strata__layout_choice choice = {.chunk_tokens = 8192};
+    strata__layout *small, *large;
+    (void)state;
+    fixture_mixed(&f);
+    f.input.facts.link_bytes_per_second = 5e9;
+    small = fixture_build(&f, &choice);
+    choice.ring_bytes = 4ull << 30;
+    large = fixture_build(&f, &choice);
+    assert_true(large->prediction.prompt_ns < small->prediction.prompt_ns);
+    assert_int_equal(large->prediction.link_ns, small->prediction.link_ns);
+    strata__layout_destroy(small);
+    strata__layout_destroy(large);
+}
+
 /* Fetching beats streaming when few rows use few experts. */
 static void short_steps_fetch(void **state)
 {
@@ -288,6 +307,7 @@ int main(void)
         cmocka_unit_test(segments_have_room_for_every_tile),
         cmocka_unit_test(a_loan_is_part_of_the_cache),
         cmocka_unit_test(host_memory_is_pinned_up_to_its_budget),
+        cmocka_unit_test(a_larger_ring_is_predicted_to_be_faster),
         cmocka_unit_test(short_steps_fetch),
         cmocka_unit_test(placing_is_close_to_the_best),
     };
