@@ -32,4 +32,4 @@ build_in() {
     ninja -C "$directory"
 }
 
-build_packages=(gcc libc6-dev meson ninja-build pkg-config python3)
+build_packages=(gcc libc6-dev libpcre2-dev meson ninja-build pkg-config python3)

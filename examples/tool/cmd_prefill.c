@@ -128,7 +128,7 @@ static int answer_prompt(const arguments *a, strata_pack *pack, prefill_answer *
         tool_message("%s: cannot be run: %s", a->pack, answer->info.runnable_reason);
         return TOOL_FAILED;
     }
-    if (!run_options_prompt(&a->run, answer->info.vocabulary_count, &answer->tokens))
+    if (!run_options_prompt(&a->run, pack, answer->info.vocabulary_count, a->json, &answer->tokens))
         return TOOL_FAILED;
     code = read_prompt(a, pack, answer);
     if (code != TOOL_OK)

@@ -11,6 +11,7 @@ static const command commands[] = {
     {"inspect", "show what a pack holds", cmd_inspect},
     {"plan", "plan every byte and predict the time, without a device", cmd_plan},
     {"prefill", "read a prompt and show the likeliest next tokens", cmd_prefill},
+    {"tokenize", "show the tokens of a text", cmd_tokenize},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

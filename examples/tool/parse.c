@@ -107,8 +107,8 @@ token_source parse_tokens(const char *text, token_list *out)
     return TOKENS_MALFORMED;
 }
 
-/* The whole of a stream as a NUL-terminated text; NULL when it cannot be read or held. */
-static char *read_all(FILE *file)
+/* The whole of a stream, with a NUL behind it; NULL when it cannot be read or held. */
+static char *read_all(FILE *file, uint64_t *out_bytes)
 {
     size_t used = 0, capacity = 1 << 16;
     char *text = malloc(capacity);
@@ -125,22 +125,31 @@ static char *read_all(FILE *file)
         free(text);
         return NULL;
     }
-    if (text)
+    if (text) {
         text[used] = '\0';
+        *out_bytes = used;
+    }
+    return text;
+}
+
+char *parse_read_file(const char *path, uint64_t *out_bytes)
+{
+    bool standard = strcmp(path, "-") == 0;
+    FILE *file = standard ? stdin : fopen(path, "rb");
+    char *text;
+    if (!file)
+        return NULL;
+    text = read_all(file, out_bytes);
+    if (!standard)
+        fclose(file);
     return text;
 }
 
 token_source parse_token_file(const char *path, token_list *out)
 {
-    bool standard = strcmp(path, "-") == 0;
-    FILE *file = standard ? stdin : fopen(path, "r");
     token_source source = TOKENS_UNREADABLE;
-    char *text;
-    if (!file)
-        return source;
-    text = read_all(file);
-    if (!standard)
-        fclose(file);
+    uint64_t bytes;
+    char *text = parse_read_file(path, &bytes);
     if (text)
         source = parse_tokens(text, out);
     free(text);

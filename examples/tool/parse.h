@@ -12,6 +12,12 @@ bool parse_u64(const char *text, uint64_t *out);
 /* Bytes: "4096", "512K", "8G", "12GiB", "1.5GiB" (powers of 1024), "24GB" (powers of 1000). */
 bool parse_bytes(const char *text, uint64_t *out);
 
+/*
+ * The whole of a file, "-" for standard input, with a NUL behind it; heap memory, NULL when it
+ * cannot be read or held.
+ */
+char *parse_read_file(const char *path, uint64_t *out_bytes);
+
 /* A list of token ids. */
 typedef struct token_list {
     int32_t *ids; /* heap */

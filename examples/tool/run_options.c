@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "encode.h"
 #include "stats.h"
 #include "tool.h"
 
@@ -21,14 +22,18 @@ enum {
     KEY_KERNEL_LEVEL,
     KEY_TOKENS,
     KEY_TOKENS_FILE,
+    KEY_TEXT,
+    KEY_SPECIAL,
     KEY_RANDOM,
     KEY_SEED
 };
 
 static const struct argp_option option_table[] = {
-    {0, 0, 0, 0, "Prompt (one of the three):", 1},
+    {0, 0, 0, 0, "Prompt (one of the four):", 1},
     {"tokens", KEY_TOKENS, "IDS", 0, "Token ids, separated by commas", 1},
     {"tokens-file", KEY_TOKENS_FILE, "FILE", 0, "Token ids from a file, - for standard input", 1},
+    {"text", KEY_TEXT, "TEXT", 0, "Text, tokenized with the pack's vocabulary", 1},
+    {"special", KEY_SPECIAL, 0, 0, "With --text: texts of control tokens are these tokens", 1},
     {"random", KEY_RANDOM, "N", 0, "N random token ids", 1},
     {"seed", KEY_SEED, "N", 0, "Seed of --random, 1 by default", 1},
     {0, 0, 0, 0, "Where and how to run:", 2},
@@ -87,6 +92,12 @@ static error_t parse_prompt_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_TOKENS_FILE:
         options->tokens_path = arg;
+        return 0;
+    case KEY_TEXT:
+        options->text = arg;
+        return 0;
+    case KEY_SPECIAL:
+        options->special = true;
         return 0;
     case KEY_RANDOM:
         options->random_count = number(arg, 1, INT32_MAX, state, "random");
@@ -151,9 +162,12 @@ const struct argp run_argp = {option_table, parse_option, 0, 0, 0, 0, 0};
 
 void run_options_check(const run_options *options, const struct argp_state *state)
 {
-    int given = !!options->tokens_text + !!options->tokens_path + !!options->random_count;
+    int given =
+        !!options->tokens_text + !!options->tokens_path + !!options->text + !!options->random_count;
     if (given != 1)
-        argp_error(state, "give one of --tokens, --tokens-file and --random");
+        argp_error(state, "give one of --tokens, --tokens-file, --text and --random");
+    if (options->special && !options->text)
+        argp_error(state, "--special goes with --text");
 }
 
 static token_source read_prompt(const run_options *options, uint32_t vocabulary, token_list *out)
@@ -165,9 +179,23 @@ static token_source read_prompt(const run_options *options, uint32_t vocabulary,
     return random_tokens(options->random_count, options->seed, vocabulary, out);
 }
 
-bool run_options_prompt(const run_options *options, uint32_t vocabulary, token_list *out)
+static bool prompt_of_text(const run_options *options, const strata_pack *pack, bool json,
+                           token_list *out)
+{
+    if (!encode_text(pack, options->text, strlen(options->text), options->special, json, out))
+        return false;
+    if (out->count)
+        return true;
+    tool_message("--text: the text has no tokens");
+    return false;
+}
+
+bool run_options_prompt(const run_options *options, const strata_pack *pack, uint32_t vocabulary,
+                        bool json, token_list *out)
 {
     const char *where = options->tokens_path ? options->tokens_path : "--tokens";
+    if (options->text)
+        return prompt_of_text(options, pack, json, out);
     switch (read_prompt(options, vocabulary, out)) {
     case TOKENS_OK:
         return true;

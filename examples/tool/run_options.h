@@ -24,7 +24,9 @@ typedef struct run_options {
     uint32_t threads;
     uint32_t kernel_level; /* 0: best, 80: portable */
     bool no_blas;
-    /* the prompt: exactly one of the three */
+    /* the prompt: exactly one of the four */
+    const char *text;
+    bool special; /* texts of control tokens in it are these tokens */
     const char *tokens_text;
     const char *tokens_path;
     uint64_t random_count;
@@ -38,7 +40,8 @@ extern const struct argp run_argp;
 void run_options_check(const run_options *options, const struct argp_state *state);
 
 /* Gets the prompt's tokens, reporting a failure on stderr; the caller frees them. */
-bool run_options_prompt(const run_options *options, uint32_t vocabulary, token_list *out);
+bool run_options_prompt(const run_options *options, const strata_pack *pack, uint32_t vocabulary,
+                        bool json, token_list *out);
 
 /* The options' profile into `session`, to be freed after the session is made; false, and told. */
 bool run_options_profile(const run_options *options, strata_session_options *session, void **out);

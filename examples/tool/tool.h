@@ -24,6 +24,7 @@ int cmd_compare(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_prefill(int argc, char **argv);
+int cmd_tokenize(int argc, char **argv);
 
 /* Writes "strata: ..." and a newline to stderr. */
 #if defined(__GNUC__)

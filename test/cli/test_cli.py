@@ -84,6 +84,56 @@ class UsageTest(unittest.TestCase):
             self.assertIn("strata", done.stdout)
 
 
+class TokenizeTest(unittest.TestCase):
+    TEXT = "And it came to pass\n<|endoftext|>"
+
+    def setUp(self):
+        done = run("tokenize", PACK, "--text", "a")
+        if "chapters" in PACK:
+            if "pcre2=no" in run("--version").stdout:
+                self.assertIn("built without", done.stderr)
+                self.skipTest("built without PCRE2")
+            return
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("STRATA_ERR_UNSUPPORTED", done.stderr)
+        self.skipTest("a pack without a vocabulary")
+
+    def tokenize(self, *arguments, **options):
+        done = run("tokenize", PACK, "--json", *arguments, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_text_and_file(self):
+        answer = self.tokenize("--text", self.TEXT)
+        self.assertEqual("".join(answer["texts"]), self.TEXT)
+        self.assertEqual(answer["token_count"], len(answer["tokens"]))
+        self.assertEqual(self.tokenize("--file", "-", input=self.TEXT), answer)
+        special = self.tokenize("--text", self.TEXT, "--special")
+        self.assertLess(special["token_count"], answer["token_count"])
+        lines = run("tokenize", PACK, "--text", self.TEXT).stdout.splitlines()
+        self.assertEqual([int(line.split("\t")[0]) for line in lines], answer["tokens"])
+        self.assertEqual(run("tokenize", PACK, "--text", "").stdout, "")
+
+    def test_prompt(self):
+        tokens = self.tokenize("--text", "In the beginning")["tokens"]
+        listed = run("prefill", PACK, "--json", "--tokens", ",".join(map(str, tokens)))
+        texted = run("prefill", PACK, "--json", "--text", "In the beginning")
+        self.assertEqual(texted.returncode, 0, texted.stderr)
+        self.assertEqual(json.loads(texted.stdout)["next"], json.loads(listed.stdout)["next"])
+        done = run("prefill", PACK, "--text", "")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no tokens", done.stderr)
+
+    def test_usage(self):
+        for arguments in ([], ["--text", "a", "--file", "b"]):
+            done = run("tokenize", PACK, *arguments)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("give one of --text and --file", done.stderr)
+        done = run("tokenize", PACK, "--file", "/no/such/file")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/no/such/file: cannot be read", done.stderr)
+
+
 class FailureTest(unittest.TestCase):
     def assert_failure(self, status, text, *arguments):
         done = run(*arguments)

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+#include "encode.h"
+
+#include <stdlib.h>
+
+#include "tool.h"
+
+static strata_status encode(const strata_tokenizer *tokenizer, const char *text, uint64_t bytes,
+                            bool special, token_list *out)
+{
+    strata_encode_options options;
+    strata_status status;
+    strata_encode_options_init(&options, sizeof options);
+    options.special = special;
+    status = strata_tokenizer_encode(tokenizer, text, bytes, &options, NULL, 0, &out->count);
+    if (status != STRATA_OK)
+        return status;
+    out->ids = malloc((out->count + 1) * sizeof *out->ids);
+    if (!out->ids)
+        return STRATA_ERR_NO_MEMORY;
+    return strata_tokenizer_encode(tokenizer, text, bytes, &options, out->ids, out->count,
+                                   &out->count);
+}
+
+bool encode_text(const strata_pack *pack, const char *text, uint64_t bytes, bool special, bool json,
+                 token_list *out)
+{
+    strata_tokenizer *tokenizer;
+    strata_status status = strata_tokenizer_create(pack, &tokenizer);
+    out->ids = NULL;
+    out->count = 0;
+    if (status == STRATA_OK)
+        status = encode(tokenizer, text, bytes, special, out);
+    strata_tokenizer_destroy(tokenizer);
+    if (status == STRATA_OK)
+        return true;
+    tool_fail("cannot tokenize the text", status, json);
+    free(out->ids);
+    out->ids = NULL;
+    out->count = 0;
+    return false;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* From text to tokens with the vocabulary of a pack. */
+#ifndef STRATA_TOOL_ENCODE_H
+#define STRATA_TOOL_ENCODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <strata/strata.h>
+
+#include "parse.h"
+
+/*
+ * The tokens of a text, reporting a failure; the caller frees them. `special`: texts of control
+ * tokens become these tokens.
+ */
+bool encode_text(const strata_pack *pack, const char *text, uint64_t bytes, bool special, bool json,
+                 token_list *out);
+
+#endif
