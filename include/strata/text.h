@@ -7,6 +7,11 @@
  * `tokenizer.ggml.pre` names and then merge bytes; they need a library built with PCRE2.
  * SentencePiece vocabularies (llama) merge characters by score. No normalization is applied: a
  * text is tokenized as it is given.
+ *
+ * Patterns: default, gpt-2, olmo (all three GPT-2's); qwen2, deepseek-r1-qwen, hunyuan; llama-bpe,
+ * llama3, llama-v3; gpt-4o, llama4, minimax-m2; glm4, chatglm-bpe; bailingmoe2, bailingmoe; refact,
+ * starcoder; deepseek-llm; deepseek-coder; deepseek-v3, hunyuan-dense. A file that names none gets
+ * "default".
  */
 #ifndef STRATA_TEXT_H
 #define STRATA_TEXT_H

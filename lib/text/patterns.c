@@ -60,6 +60,13 @@ static const strata__pattern patterns[] = {
     {"olmo", false, false, {GPT2}},
     {"qwen2", false, false, {CLITICS "|" WORD "|\\p{N}|" MARKS "[\\r\\n]*|" SPACE_TAIL}},
     {"llama-bpe", true, true, {CLITICS "|" WORD "|\\p{N}{1,3}|" MARKS "[\\r\\n]*|" SPACE_TAIL}},
+    {"glm4", false, false, {CLITICS "|" WORD "|\\p{N}{1,3}|" MARKS "[\\r\\n]*|" SPACE_TAIL}},
+    {"bailingmoe2",
+     false,
+     false,
+     {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}|" MARKS "+[\\r\\n]*|" SPACES
+      "*[\\r\\n]|" SPACES "+(?!" INKED ")|" SPACES "+"}},
+    {"refact", false, false, {"\\p{N}", GPT2}},
     {"gpt-4o", false, false, {CASED_WORDS "|\\p{N}{1,3}|" MARKS "[\\r\\n/]*|" SPACE_TAIL}},
     {"deepseek-llm",
      false,
@@ -86,9 +93,9 @@ static const struct {
     const char *name;
     const char *same_as;
 } aliases[] = {
-    {"llama3", "llama-bpe"},
-    {"llama-v3", "llama-bpe"},
-    {"llama4", "gpt-4o"},
+    {"llama3", "llama-bpe"},       {"llama-v3", "llama-bpe"},        {"llama4", "gpt-4o"},
+    {"minimax-m2", "gpt-4o"},      {"chatglm-bpe", "glm4"},          {"bailingmoe", "bailingmoe2"},
+    {"hunyuan", "qwen2"},          {"hunyuan-dense", "deepseek-v3"}, {"starcoder", "refact"},
     {"deepseek-r1-qwen", "qwen2"},
 };
 

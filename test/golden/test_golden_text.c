@@ -163,9 +163,10 @@ static void replay(const char *name)
 
 static void every_pattern(void **state)
 {
-    static const char *const names[] = {"default", "olmo",         "qwen2",          "llama-bpe",
-                                        "gpt-4o",  "deepseek-llm", "deepseek-coder", "deepseek-v3",
-                                        "llama",   "llama-across"};
+    static const char *const names[] = {
+        "default",     "olmo",        "qwen2",       "llama-bpe",    "gpt-4o",
+        "glm4",        "bailingmoe2", "refact",      "deepseek-llm", "deepseek-coder",
+        "deepseek-v3", "llama",       "llama-across"};
     (void)state;
     for (uint64_t i = 0; i < sizeof names / sizeof names[0]; i++)
         replay(names[i]);

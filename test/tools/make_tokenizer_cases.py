@@ -53,6 +53,10 @@ PATTERNS = {
     "llama-bpe": [CLITICS + "|" + PREFIX + r"\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + TAIL],
     "gpt-4o": [f"{PREFIX}{UPPER}*{LOWER}+{CLITICS}?|{PREFIX}{UPPER}+{LOWER}*{CLITICS}?|" +
                r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + TAIL],
+    "glm4": [CLITICS + "|" + PREFIX + r"\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + TAIL],
+    "bailingmoe2": [r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|"
+                    r"\s*[\r\n]|\s+(?!\S)|\s+"],
+    "refact": None,
     "deepseek-llm": ["[\r\n]", rf"\s?[{CASED}]+",
                      "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+", r"\s+$", EAST_ASIAN,
                      r"\p{N}+"],
@@ -79,6 +83,8 @@ def byte_pairs(name, size):
     tokenizer = Tokenizer(model)
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=splits is None)
     stages = [pre_tokenizers.Split(Regex(text), "isolated") for text in splits or []]
+    if name == "refact":
+        stages = [pre_tokenizers.Digits(individual_digits=True)]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*stages, level])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=size - len(CONTROL + USER), show_progress=False,
