@@ -29,12 +29,12 @@ void strata__kernels_facts_of(uint32_t compute_capability, strata__kernels_facts
     memset(out, 0, sizeof *out);
     out->coverage[STRATA__PATH_DIRECT] = every_format();
     out->coverage[STRATA__PATH_FP16] = every_format();
+    out->coverage[STRATA__PATH_FUSED] = int8_formats();
+    out->coverage[STRATA__PATH_MMQ] = int8_formats();
     out->gate_up_paths = 1u << STRATA__PATH_MMQ;
     if (compute_capability == 0) {
         out->activation_bytes = sizeof(float);
         out->decode_bytes_per_value = sizeof(float);
-        out->coverage[STRATA__PATH_FUSED] = int8_formats();
-        out->coverage[STRATA__PATH_MMQ] = int8_formats();
         return;
     }
     out->activation_bytes = 2;

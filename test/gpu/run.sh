@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Builds and runs the GPU suite from the tree, on a machine with a GPU and the CUDA toolkit.
 #
-#   test/gpu/run.sh STAGE...      build kernels attention session streaming sanitizer bench
+#   test/gpu/run.sh STAGE...      build kernels attention int8 session streaming sanitizer bench
 #
 # Needs nvcc, gcc, meson and ninja, nothing else; installs nothing. Each stage takes less than eight
 # minutes and ends with its exit code: 0 right, 77 nothing to run on.
@@ -35,10 +35,11 @@ stage_build() {
             -gencode arch=compute_'"$arch"',code=sm_'"$arch"' -c {} -o "$object"'
     local archives
     archives=$(find "$build/lib" -name 'libstrata-kernels-*.a')
-    for program in check_kernels check_attention; do
+    for program in check_kernels check_attention check_int8; do
         local objects=$build/gpu/$program.o
+        [ $program = check_int8 ] && objects="$objects $build/gpu/check_support.o"
         [ $program = check_kernels ] &&
-            objects=$(ls "$build"/gpu/*.o | grep -v check_attention)
+            objects=$(ls "$build"/gpu/*.o | grep -v -e check_attention -e check_int8)
         # shellcheck disable=SC2086
         g++ -o "$build/$program" $objects -Wl,--start-group $archives \
             "$build/lib/base/libstrata-base.a" -Wl,--end-group \
@@ -52,6 +53,10 @@ stage_kernels() {
 
 stage_attention() {
     "$build/check_attention" check
+}
+
+stage_int8() {
+    "$build/check_int8" check $seed
 }
 
 stage_session() {
@@ -73,12 +78,15 @@ stage_sanitizer() {
     command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer"; return 77; }
     compute-sanitizer --tool memcheck --error-exitcode 1 "$build/check_kernels" check small $seed
     compute-sanitizer --tool memcheck --error-exitcode 1 "$build/check_attention" check small
+    compute-sanitizer --tool memcheck --error-exitcode 1 "$build/check_int8" check small $seed
     compute-sanitizer --tool racecheck --error-exitcode 1 "$build/check_kernels" check small $seed
+    compute-sanitizer --tool racecheck --error-exitcode 1 "$build/check_int8" check small $seed
 }
 
 stage_bench() {
     "$build/check_kernels" bench $seed
     "$build/check_attention" time
+    "$build/check_int8" bench $seed
 }
 
 [ $# -gt 0 ] || { sed -n '3,14s/^# \{0,1\}//p' "$0"; exit 2; }

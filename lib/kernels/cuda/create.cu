@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of CUDA kernels: facts, creation, and the way from the interface to the launches. */
 #include "base/cuda_code.h"
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/int8.h"
 
 namespace
 {
@@ -73,7 +73,7 @@ strata_status load(strata__cuda_state *state)
     strata_status (*const loads[])(void) = {
         strata__cuda_decode_load, strata__cuda_direct_load,       strata__cuda_float_rows_load,
         strata__cuda_rows_load,   strata__cuda_router_load,       strata__cuda_select_load,
-        strata__cuda_group_load,  strata__cuda_product_sm80_load,
+        strata__cuda_group_load,  strata__cuda_product_sm80_load, strata__cuda_int8_load,
     };
     strata_status status = STRATA_OK;
     for (strata_status (*one)(void) : loads)

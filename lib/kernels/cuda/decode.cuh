@@ -160,6 +160,52 @@ static __device__ __forceinline__ void apply_signs(uint32_t signs, float (&v)[8]
         v[i] = __uint_as_float(__float_as_uint(v[i]) ^ (signs << (31 - i) & 0x80000000u));
 }
 
+/*
+ * The exact int8 form of eight values, as kernels/int8.h has it: value = scale * code + offset. The
+ * functions that follow are those above for it, so that a decoder serves both.
+ */
+struct int8_codes {
+    code8 codes;
+    float scale, offset;
+};
+
+static __device__ __forceinline__ void scale_codes(code8 codes, float bias, float scale,
+                                                   int8_codes &v)
+{
+    uint32_t less = (uint32_t)bias * 0x01010101u;
+    v = {{__vsub4(codes.low, less), __vsub4(codes.high, less)}, scale, 0.0f};
+}
+
+static __device__ __forceinline__ void scale_codes_shifted(code8 codes, float delta, float scale,
+                                                           int8_codes &v)
+{
+    uint32_t less = delta < 0.0f ? 0x09090909u : 0x07070707u;
+    v = {{__vsub4(codes.low << 3, less), __vsub4(codes.high << 3, less)}, scale * 0.125f, 0.0f};
+}
+
+static __device__ __forceinline__ void scale_codes_offset(code8 codes, float scale, float offset,
+                                                          int8_codes &v)
+{
+    v = {codes, scale, offset};
+}
+
+static __device__ __forceinline__ uint32_t negate_bytes(uint32_t codes, uint32_t signs)
+{
+    uint32_t mask = ((signs & 15) * 0x00204081u & 0x01010101u) * 255;
+    return __vsub4(codes ^ mask, mask);
+}
+
+static __device__ __forceinline__ void apply_signs(uint32_t signs, int8_codes &v)
+{
+    v.codes = {negate_bytes(v.codes.low, signs), negate_bytes(v.codes.high, signs >> 4)};
+}
+
+/* Four two-bit fields of a byte. */
+static __device__ __forceinline__ uint32_t spread_pairs(uint32_t bits)
+{
+    return (bits & 3) | (bits & 12) << 6 | (bits & 48) << 12 | (bits & 192) << 18;
+}
+
 /* Bit 7 makes the number of set bits even. */
 static __device__ __forceinline__ uint32_t sign_byte(uint32_t index)
 {
@@ -247,10 +293,13 @@ static __device__ __forceinline__ void scale_minimum(const uint8_t *packed, uint
     }
 }
 
-/* Values 8 * part ... 8 * part + 7 of a block. `grid`: the format's codebook, where it has one. */
-template <int FORMAT>
+/*
+ * Values 8 * part ... 8 * part + 7 of a block, as float[8] or as int8_codes. `grid`: the format's
+ * codebook, where it has one.
+ */
+template <int FORMAT, typename VALUES>
 static __device__ __forceinline__ void decode8(const uint8_t *block, uint32_t part,
-                                               const void *grid, float (&v)[8])
+                                               const void *grid, VALUES &v)
 {
     constexpr bool SIXTEEN_NIBBLES = FORMAT == STRATA__Q4_0 || FORMAT == STRATA__Q4_1 ||
                                      FORMAT == STRATA__Q5_0 || FORMAT == STRATA__Q5_1 ||
@@ -293,10 +342,7 @@ static __device__ __forceinline__ void decode8(const uint8_t *block, uint32_t pa
                     v);
     } else if constexpr (FORMAT == STRATA__Q2_0) {
         uint32_t word = load_u16(block + 2 + 2 * part);
-        float d = load_half(block);
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            v[i] = d * (float)((int)(word >> 2 * i & 3) - 1);
+        scale_codes({spread_pairs(word), spread_pairs(word >> 8)}, 1.0f, load_half(block), v);
     } else if constexpr (FORMAT == STRATA__MXFP4) {
         const uint8_t *p = block + 1 + 8 * (part & 1);
         code8 packed = {

@@ -10,7 +10,7 @@
  * Dense products of at most DIRECT_ROWS rows read the blocks in place, others are decoded: the bits
  * of a row depend on that, and on nothing else of the rows around it.
  */
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/int8.h"
 
 namespace
 {
@@ -274,6 +274,8 @@ strata_status strata__cuda_dense(const strata__cuda_state *state, cudaStream_t s
 strata_status strata__cuda_gate_up(const strata__cuda_state *state, cudaStream_t stream,
                                    const strata__gate_up_args *args)
 {
+    if (args->path == STRATA__PATH_FUSED || args->path == STRATA__PATH_MMQ)
+        return strata__cuda_int8_gate_up(state, stream, args);
     product_job job = {};
     job.state = state;
     job.stream = stream;
@@ -307,6 +309,8 @@ strata_status strata__cuda_gate_up(const strata__cuda_state *state, cudaStream_t
 strata_status strata__cuda_down(const strata__cuda_state *state, cudaStream_t stream,
                                 const strata__down_args *args)
 {
+    if (args->path == STRATA__PATH_FUSED || args->path == STRATA__PATH_MMQ)
+        return strata__cuda_int8_down(state, stream, args);
     product_job job = {};
     job.state = state;
     job.stream = stream;

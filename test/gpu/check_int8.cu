@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * check_int8 [check] [small] [bench] [seed=N]
+ *
+ * Paths fused and mmq of the CUDA kernels, bit for bit against plain loops of kernels/int8.h, and
+ * their speed. Exit code 0: all right, 1: something is wrong, 2: no answer, 77: no device.
+ */
+#include <chrono>
+
+#include "check.h"
+
+extern "C" {
+#include "base/alloc.h"
+}
+#include "kernels/cuda/int8.h"
+#include "kernels/int8.h"
+
+namespace
+{
+
+struct int8_case {
+    uint32_t gate, up, down; /* formats */
+    uint32_t inputs, hidden;
+    std::vector<uint32_t> counts; /* rows of each expert */
+    uint32_t activation;
+    bool bias;
+    uint32_t scratch_slabs;
+};
+
+/* A quantised row as integers. */
+struct plain_row {
+    std::vector<int> codes;
+    std::vector<float> scales; /* one for every 32 values */
+};
+
+plain_row quantise(const float *x, uint32_t n, uint32_t group)
+{
+    plain_row row = {std::vector<int>(n), std::vector<float>(n / 32)};
+    for (uint32_t at = 0; at < n; at += group) {
+        float most = 0;
+        for (uint32_t i = at; i < at + group; i++)
+            most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+        bool none = most < 0x1p-96f;
+        float scale = none ? 0 : most / 127.0f, inverse = none ? 0 : 127.0f / most;
+        for (uint32_t i = at; i < at + group; i++) {
+            volatile float scaled = x[i] * inverse;
+            row.codes[i] = (int)nearbyintf(scaled);
+            row.scales[i / 32] = scale;
+        }
+    }
+    return row;
+}
+
+void put_row(const plain_row &row, uint8_t *out)
+{
+    uint32_t n = (uint32_t)row.codes.size();
+    uint8_t *scales = out + strata__quantised_codes_bytes(n);
+    uint8_t *sums = scales + strata__quantised_scales_bytes(n);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = (uint8_t)row.codes[i];
+    memcpy(scales, row.scales.data(), row.scales.size() * 4);
+    for (uint32_t i = 0; i < n; i += 16) {
+        int16_t sum = 0;
+        for (uint32_t j = i; j < i + 16; j++)
+            sum = (int16_t)(sum + row.codes[j]);
+        memcpy(sums + i / 8, &sum, 2);
+    }
+}
+
+/* A matrix in the int8 form. */
+struct plain_matrix {
+    uint32_t format, inputs;
+    std::vector<int8_t> codes;
+    std::vector<float> scales, offsets;
+
+    explicit plain_matrix(const weight_rows &w)
+        : format(w.format), inputs(w.inputs), codes((size_t)w.rows * w.inputs),
+          scales(codes.size() / 16), offsets(codes.size() / 16)
+    {
+        strata__decode_int8_level(STRATA__CPU_BASE, format, w.blocks.data(), codes.size(),
+                                  codes.data(), scales.data(), offsets.data());
+    }
+    float product(const plain_row &x, uint32_t n, uint32_t row_group) const
+    {
+        const strata__format_info *info = strata__format_find(format);
+        uint32_t group = info->int8_group, part = group < row_group ? group : row_group;
+        size_t first = (size_t)n * inputs;
+        float y = 0;
+        for (uint32_t at = 0; at < inputs; at += row_group) {
+            float t = 0;
+            for (uint32_t k = at; k < at + row_group; k += part) {
+                int dot = 0, sum = 0;
+                for (uint32_t i = k; i < k + part; i++) {
+                    dot += x.codes[i] * codes[first + i];
+                    sum += x.codes[i];
+                }
+                size_t g = (first + k) / group;
+                t = k == at ? scales[g] * (float)dot : fmaf(scales[g], (float)dot, t);
+                if (info->int8_minimum)
+                    t = fmaf(offsets[g], (float)sum, t);
+            }
+            y = fmaf(t, x.scales[at / 32], y);
+        }
+        return y;
+    }
+};
+
+float plain_exp(float x)
+{
+    const float round = 12582912.0f;
+    float clamped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float n = (clamped * 1.44269504f + round) - round;
+    float r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f, p = 1.0f / 5040;
+    const float terms[] = {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f};
+    for (float term : terms)
+        p = p * r + term;
+    p = p * (r * r) + r + 1.0f;
+    return x < -87.0f ? 0.0f : x > 88.0f ? INFINITY : ldexpf(p, (int)n);
+}
+
+float plain_activation(uint32_t activation, float g, float u)
+{
+    if (activation == STRATA__ACT_SWIGLU)
+        return g / (1.0f + plain_exp(-1.0f * g)) * u;
+    if (activation == STRATA__ACT_GEGLU_TANH) {
+        float v = 0.7978845608f * (g + 0.044715f * g * g * g);
+        return g / (1.0f + plain_exp(-2.0f * v)) * u;
+    }
+    g = g > 7.0f ? 7.0f : g;
+    u = u > 7.0f ? 7.0f : u < -7.0f ? -7.0f : u;
+    return g / (1.0f + plain_exp(-1.702f * g)) * (u + 1.0f);
+}
+
+std::vector<float> random_floats(random_source &random, size_t count)
+{
+    std::vector<float> values(count);
+    for (float &value : values)
+        value = random.normal();
+    return values;
+}
+
+/* The model of a case. */
+struct int8_setup {
+    std::vector<weight_rows> weights[3]; /* gate, up, down of each expert */
+    std::vector<float> bias[3], expert_scale;
+    std::vector<uint32_t> offsets = {0}, sorted_row;
+    activation_rows in;
+    uint32_t rows = 0, tokens = 24;
+};
+
+/* Rows 0 to 3: zeros, magnitudes of a million and of a millionth, one value far from the others. */
+void set_extremes(activation_rows &in)
+{
+    for (uint32_t k = 0; k < in.width; k++) {
+        uint16_t *row = &in.data[k];
+        row[0] = 0;
+        row[2 * in.width] = half_bits((float)half_value(row[2 * in.width]) * 4e-6f);
+        row[3 * in.width] = half_bits(k == 17 ? 60000.0f : (float)half_value(row[3 * in.width]));
+    }
+    in.scale[1] = 0x1p20f;
+}
+
+int8_setup set_up(const suite &s, const int8_case &c)
+{
+    random_source random(s.seed * 7919 + c.gate * 64 + c.down + c.inputs * 3);
+    int8_setup m;
+    const uint32_t formats[3] = {c.gate, c.up, c.down};
+    for (uint32_t count : c.counts) {
+        m.offsets.push_back(m.offsets.back() + count);
+        for (int i = 0; i < 3; i++)
+            m.weights[i].push_back(make_weights(random, formats[i], i == 2 ? c.hidden : c.inputs,
+                                                i == 2 ? c.inputs : c.hidden, false));
+    }
+    m.rows = m.offsets.back();
+    for (uint32_t i = 0; i < m.rows; i++)
+        m.sorted_row.push_back(random.below(m.tokens));
+    m.in = make_rows(random, m.tokens, c.inputs, true, 0.3f);
+    set_extremes(m.in);
+    for (int i = 0; i < 3; i++)
+        m.bias[i] = random_floats(random, c.counts.size() * (i == 2 ? c.inputs : c.hidden));
+    m.expert_scale = random_floats(random, c.counts.size());
+    return m;
+}
+
+/* What the kernels leave: quantised rows of the inputs and of h, and y. */
+struct outcome {
+    std::vector<uint8_t> in, h;
+    std::vector<float> y;
+};
+
+/* One expert's rows by plain loops. */
+void expect_expert(const int8_case &c, const int8_setup &m, uint32_t e, outcome &out)
+{
+    if (m.offsets[e] == m.offsets[e + 1])
+        return;
+    const plain_matrix gate(m.weights[0][e]), up(m.weights[1][e]), down(m.weights[2][e]);
+    uint32_t group = strata__int8_row_group(c.gate, c.up);
+    uint32_t h_group = strata__int8_row_group(c.down, c.down);
+    parallel_for(m.offsets[e + 1] - m.offsets[e], [&](size_t i) {
+        size_t r = m.offsets[e] + i;
+        std::vector<float> x(c.inputs), h(c.hidden);
+        for (uint32_t k = 0; k < c.inputs; k++)
+            x[k] = (float)m.in.value(m.sorted_row[r], k);
+        plain_row row = quantise(x.data(), c.inputs, group);
+        put_row(row, &out.in[r * strata__quantised_row_bytes(c.inputs)]);
+        for (uint32_t n = 0; n < c.hidden; n++) {
+            float g = gate.product(row, n, group), u = up.product(row, n, group);
+            if (c.bias) {
+                g += m.bias[0][(size_t)e * c.hidden + n];
+                u += m.bias[1][(size_t)e * c.hidden + n];
+            }
+            h[n] = plain_activation(c.activation, g, u);
+        }
+        plain_row hidden = quantise(h.data(), c.hidden, h_group);
+        put_row(hidden, &out.h[r * strata__quantised_row_bytes(c.hidden)]);
+        for (uint32_t n = 0; n < c.inputs; n++) {
+            float y = down.product(hidden, n, h_group);
+            if (c.bias)
+                y = (y + m.bias[2][(size_t)e * c.inputs + n]) * m.expert_scale[e];
+            out.y[r * c.inputs + n] = y;
+        }
+    });
+}
+
+outcome expect(const int8_case &c, const int8_setup &m)
+{
+    outcome out = {
+        std::vector<uint8_t>(m.rows * strata__quantised_row_bytes(c.inputs), 0xff),
+        std::vector<uint8_t>(m.rows * strata__quantised_row_bytes(c.hidden), 0xff),
+        std::vector<float>((size_t)m.rows * c.inputs),
+    };
+    for (uint32_t e = 0; e < c.counts.size(); e++)
+        expect_expert(c, m, e, out);
+    return out;
+}
+
+/* Blobs of one projection on the device. */
+struct blob_table {
+    std::vector<device_array<uint8_t> *> blobs;
+    device_array<const void *> *table;
+
+    explicit blob_table(const std::vector<weight_rows> &weights)
+    {
+        std::vector<const void *> pointers;
+        for (const weight_rows &w : weights) {
+            blobs.push_back(new device_array<uint8_t>(w.blocks));
+            pointers.push_back(blobs.back()->get());
+        }
+        table = new device_array<const void *>(pointers);
+    }
+    ~blob_table()
+    {
+        for (device_array<uint8_t> *blob : blobs)
+            delete blob;
+        delete table;
+    }
+};
+
+struct device_side {
+    blob_table gate, up, down;
+    device_array<float> gate_bias, up_bias, down_bias, expert_scale, in_scale;
+    device_array<uint32_t> offsets, sorted_row;
+    device_array<uint16_t> in;
+    device_array<uint8_t> scratch;
+
+    device_side(const int8_case &c, const int8_setup &m)
+        : gate(m.weights[0]), up(m.weights[1]), down(m.weights[2]), gate_bias(m.bias[0]),
+          up_bias(m.bias[1]), down_bias(m.bias[2]), expert_scale(m.expert_scale),
+          in_scale(m.in.scale), offsets(m.offsets), sorted_row(m.sorted_row), in(m.in.data),
+          scratch((size_t)c.scratch_slabs * ((c.inputs > c.hidden ? c.inputs : c.hidden) + 127) /
+                  128 * STRATA__INT8_IMAGE_BYTES)
+    {
+    }
+    strata__expert_weight weight(const int8_case &c, int i) const
+    {
+        const blob_table &blobs = i == 0 ? gate : i == 1 ? up : down;
+        const device_array<float> &bias = i == 0 ? gate_bias : i == 1 ? up_bias : down_bias;
+        return {blobs.table->get(),
+                c.bias ? bias.get() : nullptr,
+                i == 0   ? c.gate
+                : i == 1 ? c.up
+                         : c.down,
+                i == 2 ? c.hidden : c.inputs,
+                i == 2 ? c.inputs : c.hidden,
+                0};
+    }
+};
+
+outcome run(const suite &s, const int8_case &c, const device_side &d, uint32_t path, uint32_t first,
+            uint32_t rows, bool *guards)
+{
+    device_array<uint8_t> in(rows * strata__quantised_row_bytes(c.inputs));
+    device_array<uint8_t> h(rows * strata__quantised_row_bytes(c.hidden));
+    device_array<float> gate_up((size_t)rows * 2 * c.hidden), y((size_t)rows * c.inputs);
+    uint32_t last = (uint32_t)c.counts.size() - 1;
+    strata__gate_up_args up = {};
+    up.gate = d.weight(c, 0);
+    up.up = d.weight(c, 1);
+    up.range = {d.offsets.get(), nullptr, first, rows, 0, last};
+    up.sorted_row = d.sorted_row.get();
+    up.in = {d.in.get(), d.in_scale.get()};
+    up.h = {h.get(), nullptr};
+    up.gate_up = path == STRATA__PATH_MMQ ? gate_up.get() : nullptr;
+    up.quantised = in.get();
+    up.scratch = {d.scratch.get(), d.scratch.count()};
+    up.activation = c.activation;
+    up.path = path;
+    up.down_format = c.down;
+    strata__down_args down = {};
+    down.down = d.weight(c, 2);
+    down.range = up.range;
+    down.expert_scale = c.bias ? d.expert_scale.get() : nullptr;
+    down.h = up.h;
+    down.y = y.get();
+    down.scratch = up.scratch;
+    down.path = path;
+    require(s.kernels->ops->gate_up(s.kernels, 0, &up), "gate_up");
+    require(s.kernels->ops->down(s.kernels, 0, &down), "down");
+    require(cudaDeviceSynchronize(), "experts");
+    *guards = *guards && in.guards_intact() && h.guards_intact() && gate_up.guards_intact() &&
+              y.guards_intact() && d.scratch.guards_intact();
+    return {in.take(), h.take(), y.take()};
+}
+
+template <typename T> bool same(const std::vector<T> &got, const std::vector<T> &want, size_t first)
+{
+    return memcmp(got.data(), want.data() + first, got.size() * sizeof(T)) == 0;
+}
+
+void check_case(const suite &s, const int8_case &c, tally &t)
+{
+    int8_setup m = set_up(s, c);
+    device_side d(c, m);
+    outcome want = expect(c, m);
+    size_t in_bytes = strata__quantised_row_bytes(c.inputs);
+    size_t h_bytes = strata__quantised_row_bytes(c.hidden);
+    for (uint32_t path : {STRATA__PATH_FUSED, STRATA__PATH_MMQ})
+        for (uint32_t cut : {0u, m.rows / 3}) {
+            bool guards = true;
+            outcome got = run(s, c, d, path, cut, m.rows - cut, &guards);
+            bool in = same(got.in, want.in, cut * in_bytes), h = same(got.h, want.h, cut * h_bytes);
+            bool y = same(got.y, want.y, (size_t)cut * c.inputs);
+            report(t, in && h && y && guards, 0,
+                   "%s %s/%s/%s %ux%u activation %u bias %d slabs %u from row %u:%s%s%s%s",
+                   path == STRATA__PATH_FUSED ? "fused" : "mmq", strata__format_name(c.gate),
+                   strata__format_name(c.up), strata__format_name(c.down), c.inputs, c.hidden,
+                   c.activation, c.bias, c.scratch_slabs, cut, in ? "" : " inputs differ",
+                   h ? "" : " h differs", y ? "" : " y differs", guards ? "" : " written outside");
+        }
+}
+
+bool has_int8_form(uint32_t format)
+{
+    return strata__format_find(format)->int8_group != 0;
+}
+
+int check(const suite &s)
+{
+    const std::vector<uint32_t> ragged = {0, 5, 200, 64, 1, 0, 129, 0};
+    int failures = 0;
+    tally formats, mixes, shapes;
+    for (uint32_t f : all_formats)
+        if (has_int8_form(f) && !s.leaves_out(f))
+            check_case(s, {f, f, f, 512, 256, {3, 0, 70, 130}, f % 3, f % 2 == 1, 64}, formats);
+    close_tally(formats, "int8, every format", &failures);
+    check_case(s, {STRATA__Q2_0, STRATA__Q4_1, STRATA__Q2_0, 320, 192, {130, 5, 0, 60}, 2, true, 3},
+               mixes);
+    check_case(s, {STRATA__Q2_0, STRATA__Q2_0, STRATA__Q8_0, 320, 96, {9, 5}, 0, true, 1}, mixes);
+    check_case(s, {STRATA__IQ2_XS, STRATA__Q2_K, STRATA__MXFP4, 512, 160, {150, 60}, 2, false, 2},
+               mixes);
+    check_case(s, {STRATA__Q5_1, STRATA__IQ4_NL, STRATA__Q5_0, 288, 32, {17, 3, 0, 33}, 1, true, 5},
+               mixes);
+    close_tally(mixes, "int8, mixed formats", &failures);
+    if (s.small)
+        return failures;
+    for (uint32_t slabs : {1u, 7u, 1000u})
+        check_case(s,
+                   {STRATA__IQ2_S, STRATA__IQ2_S, STRATA__Q2_0, 2560, 640, ragged, 0, false, slabs},
+                   shapes);
+    check_case(s,
+               {STRATA__Q4_K, STRATA__Q4_K, STRATA__Q6_K, 2048, 768, {37, 300, 0, 9}, 0, true, 300},
+               shapes);
+    check_case(s,
+               {STRATA__MXFP4, STRATA__MXFP4, STRATA__MXFP4, 2880, 2880, {20, 0, 90}, 1, true, 200},
+               shapes);
+    close_tally(shapes, "int8, real shapes", &failures);
+    return failures;
+}
+
+/* TOPS of gate and up with h, and of down: 128 experts of 2048 x 768 with the same rows each. */
+void bench_format(const suite &s, uint32_t format, uint32_t path, uint32_t rows)
+{
+    int8_case c = {format, format, format,  2048, 768, std::vector<uint32_t>(128, rows),
+                   0,      false,  128 * 12};
+    suite fixed = s;
+    int8_setup m = set_up(fixed, {format, format, format, 2048, 768, {1}, 0, false, 1});
+    for (int i = 0; i < 3; i++)
+        m.weights[i].resize(128, m.weights[i][0]);
+    for (uint32_t e = 1; e <= 128; e++)
+        m.offsets.resize(e + 1), m.offsets[e] = e * rows;
+    m.rows = 128 * rows;
+    m.sorted_row.assign(m.rows, 5);
+    device_side d(c, m);
+    device_array<uint8_t> in(m.rows * strata__quantised_row_bytes(c.inputs));
+    device_array<uint8_t> h((size_t)m.rows * 4 * c.hidden);
+    device_array<float> h_scale(m.rows), gate_up((size_t)m.rows * 2 * c.hidden);
+    device_array<float> y((size_t)m.rows * c.inputs);
+    cudaEvent_t events[3];
+    float ms[2] = {1e9f, 1e9f};
+    for (cudaEvent_t &event : events)
+        require(cudaEventCreate(&event), "events");
+    strata__gate_up_args up = {};
+    up.gate = d.weight(c, 0);
+    up.up = d.weight(c, 1);
+    up.range = {d.offsets.get(), nullptr, 0, m.rows, 0, 127};
+    up.sorted_row = d.sorted_row.get();
+    up.in = {d.in.get(), d.in_scale.get()};
+    up.h = {h.get(), h_scale.get()};
+    up.gate_up = gate_up.get();
+    up.quantised = in.get();
+    up.scratch = {d.scratch.get(), d.scratch.count()};
+    up.path = path;
+    up.down_format = format;
+    strata__down_args down = {};
+    down.down = d.weight(c, 2);
+    down.range = up.range;
+    down.h = up.h;
+    down.y = y.get();
+    down.scratch = up.scratch;
+    down.path = path;
+    for (int round = 0; round < 4; round++) {
+        require(cudaEventRecord(events[0]), "timing");
+        require(s.kernels->ops->gate_up(s.kernels, 0, &up), "gate_up");
+        require(cudaEventRecord(events[1]), "timing");
+        require(s.kernels->ops->down(s.kernels, 0, &down), "down");
+        require(cudaEventRecord(events[2]), "timing");
+        require(cudaDeviceSynchronize(), "timing");
+        for (int i = 0; i < 2; i++) {
+            float one = 0;
+            require(cudaEventElapsedTime(&one, events[i], events[i + 1]), "timing");
+            ms[i] = one < ms[i] ? one : ms[i];
+        }
+    }
+    double work = 2.0 * m.rows * c.inputs * c.hidden;
+    static const char *const names[] = {"direct", "fused", "mmq", "fp16"};
+    printf("%-8s %-6s %5u rows  gate_up %7.1f  down %7.1f  TOPS  (%.2f, %.2f ms)\n",
+           strata__format_name(format), names[path], rows, 2 * work / ms[0] * 1e-9,
+           work / ms[1] * 1e-9, ms[0], ms[1]);
+    fflush(stdout);
+    for (cudaEvent_t event : events)
+        cudaEventDestroy(event);
+}
+
+void bench(const suite &s)
+{
+    for (uint32_t format :
+         {STRATA__IQ2_XS, STRATA__IQ3_XXS, STRATA__Q4_K, STRATA__Q8_0, STRATA__Q2_0, STRATA__Q2_K})
+        for (uint32_t path : {STRATA__PATH_FUSED, STRATA__PATH_MMQ, STRATA__PATH_FP16})
+            for (uint32_t rows : {32u, 128u, 512u, 2048u})
+                if (path != STRATA__PATH_MMQ || rows == 512)
+                    bench_format(s, format, path, rows);
+}
+
+} /* namespace */
+
+int main(int argc, char **argv)
+{
+    bool checks = false, times = false;
+    suite s = {};
+    int devices = 0, failures = 0;
+    s.seed = (uint64_t)std::chrono::steady_clock::now().time_since_epoch().count() % 1000000;
+    for (int i = 1; i < argc; i++) {
+        checks |= !strcmp(argv[i], "check");
+        times |= !strcmp(argv[i], "bench");
+        s.small |= !strcmp(argv[i], "small");
+        if (!strncmp(argv[i], "seed=", 5))
+            s.seed = strtoull(argv[i] + 5, nullptr, 10);
+    }
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+        printf("no CUDA device: skipped\n");
+        return 77;
+    }
+    strata__cuda_kernels_options options = {strata__allocator_default(), 0, 0};
+    require(strata__cuda_kernels_create(&options, &s.kernels), "opening the kernels");
+    printf("== int8, seed %llu\n", (unsigned long long)s.seed);
+    if (checks)
+        failures = check(s);
+    if (times)
+        bench(s);
+    s.kernels->ops->destroy(s.kernels);
+    return failures ? 1 : 0;
+}
