@@ -176,9 +176,37 @@ static __device__ __forceinline__ void store_pair(const strata__product_args &ar
 }
 
 /*
- * Stores or adds whole columns without a bias: what nearly every tile of most models needs. Neighbouring
- * lanes exchange, so that each has four values of one of two groups of columns and a row's lanes store
- * 64 bytes. Whole warps call it; a lane's row may not exist.
+ * Rows `row` and `row` + 8 of a tile, which a thread has sums of. Read before the sums are formed,
+ * so that the reads take no time of their own.
+ */
+struct strip_rows {
+    uint32_t out_row[2];
+    float in_scale[2];
+    float factor[2];
+    bool valid[2];
+};
+
+static __device__ __forceinline__ strip_rows find_strip_rows(const strata__product_args &args,
+                                                             const product_tile &tile, uint32_t row)
+{
+    uint32_t expert = args.range.first_expert + tile.expert;
+    float factor = args.alpha * (args.expert_scale ? args.expert_scale[expert] : 1.0f);
+    strip_rows rows;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        rows.valid[h] = row + 8 * h < tile.rows;
+        uint32_t sorted = tile.first_row + (rows.valid[h] ? row + 8 * h : 0);
+        rows.out_row[h] = sorted - args.range.first_row;
+        rows.in_scale[h] = args.in_scale ? args.in_scale[input_row(args, sorted)] : 1.0f;
+        rows.factor[h] = factor * (args.row_factor ? args.row_factor[rows.out_row[h]] : 1.0f);
+    }
+    return rows;
+}
+
+/*
+ * Stores or adds whole columns without a bias: what nearly every tile of most models needs.
+ * Neighbouring lanes exchange, so that each has four values of one of two groups of columns and a
+ * row's lanes store 64 bytes. Whole warps call it; a lane's row may not exist.
  */
 template <int COUNT, bool ADD>
 static __device__ __forceinline__ void store_whole_row(float *out, bool valid, float factor,
@@ -212,36 +240,31 @@ static __device__ __forceinline__ void store_whole_row(float *out, bool valid, f
 }
 
 /*
- * The sums of a strip: rows `row` and `row + 8` of the tile, image columns `column` + 8 j + 2 q +
- * {0, 1} for lane = 4 r + q of the warp, as sums[j][0, 1] and sums[j][2, 3]. Whole warps call it.
+ * The sums of a strip: two rows, image columns `column` + 8 j + 2 q + {0, 1} for lane = 4 r + q of
+ * the warp, as sums[j][0, 1] and sums[j][2, 3]. Whole warps call it.
  */
 template <int COUNT>
 static __device__ __forceinline__ void store_strip(const strata__product_args &args,
-                                                   const product_tile &tile, uint32_t row,
+                                                   const product_tile &tile, const strip_rows &rows,
                                                    uint32_t column, const float (&sums)[COUNT][4])
 {
     uint32_t q = threadIdx.x % 4, expert = args.range.first_expert + tile.expert;
-    float expert_scale = args.expert_scale ? args.expert_scale[expert] : 1.0f;
     /* 16-byte stores need an aligned row. */
     bool whole = !args.bias && args.mode != STRATA__DENSE_STORE_ROWS && args.out_stride % 4 == 0 &&
                  column + 8 * COUNT <= args.end && reinterpret_cast<uintptr_t>(args.out) % 16 == 0;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        bool valid = row + 8 * h < tile.rows;
-        if (!whole && !valid)
+        uint32_t out_row = rows.out_row[h];
+        float in_scale = rows.in_scale[h], factor = rows.factor[h];
+        if (!whole && !rows.valid[h])
             continue;
-        uint32_t sorted = tile.first_row + (valid ? row + 8 * h : 0);
-        uint32_t out_row = sorted - args.range.first_row;
-        float in_scale = args.in_scale ? args.in_scale[input_row(args, sorted)] : 1.0f;
-        float factor =
-            args.alpha * expert_scale * (args.row_factor ? args.row_factor[out_row] : 1.0f);
         if (whole) {
             float *out =
                 args.out + (uint64_t)out_row * args.out_stride + column + 8 * (q & 1) + 2 * (q & 2);
             if (args.mode == STRATA__DENSE_ADD_F32)
-                store_whole_row<COUNT, true>(out, valid, in_scale * factor, h, sums);
+                store_whole_row<COUNT, true>(out, rows.valid[h], in_scale * factor, h, sums);
             else
-                store_whole_row<COUNT, false>(out, valid, in_scale * factor, h, sums);
+                store_whole_row<COUNT, false>(out, rows.valid[h], in_scale * factor, h, sums);
             continue;
         }
         float inverse = args.fix ? 1.0f / args.out_scale[out_row] : 1.0f;
@@ -316,8 +339,8 @@ store_whole_hidden(const strata__product_args &args, uint32_t out_row, uint32_t 
  */
 template <int COUNT>
 static __device__ __forceinline__ void
-store_paired_strip(const strata__product_args &args, const product_tile &tile, uint32_t row,
-                   uint32_t column, const float (&sums)[COUNT][4])
+store_paired_strip(const strata__product_args &args, const product_tile &tile,
+                   const strip_rows &rows, uint32_t column, const float (&sums)[COUNT][4])
 {
     static_assert(COUNT % 4 == 0, "two groups of outputs are exchanged");
     uint32_t q = threadIdx.x % 4, odd = q & 1, expert = args.range.first_expert + tile.expert;
@@ -325,10 +348,9 @@ store_paired_strip(const strata__product_args &args, const product_tile &tile, u
                  args.activation == STRATA__ACT_SWIGLU && (column + 8 * COUNT) / 2 <= args.end;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        bool valid = row + 8 * h < tile.rows;
-        uint32_t sorted = tile.first_row + (valid ? row + 8 * h : 0);
-        uint32_t out_row = sorted - args.range.first_row;
-        float in_scale = args.in_scale ? args.in_scale[input_row(args, sorted)] : 1.0f;
+        bool valid = rows.valid[h];
+        uint32_t out_row = rows.out_row[h];
+        float in_scale = rows.in_scale[h];
         if (whole) {
             store_whole_hidden(args, out_row, column, in_scale, valid, h, sums);
             continue;

@@ -140,6 +140,10 @@ __global__ void __launch_bounds__(THREADS, 1)
     build_tile_table(table, args.range);
     while (next_tile(table, args, args.slabs, gridDim.x, &index, &tile)) {
         tile_source source = source_of(args, tile, k_blocks);
+        strip_rows rows[4];
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            rows[i] = find_strip_rows(args, tile, warp_row + 16 * i + threadIdx.x % 32 / 4);
         float sums[4][4][4] = {};
         __syncthreads();
 #pragma unroll
@@ -162,11 +166,10 @@ __global__ void __launch_bounds__(THREADS, 1)
         if (warp_row < tile.rows)
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++) {
-                uint32_t row = warp_row + 16 * i + threadIdx.x % 32 / 4;
                 if (PAIRED)
-                    store_paired_strip(args, tile, row, column, sums[i]);
+                    store_paired_strip(args, tile, rows[i], column, sums[i]);
                 else
-                    store_strip(args, tile, row, column, sums[i]);
+                    store_strip(args, tile, rows[i], column, sums[i]);
             }
     }
 }

@@ -9,8 +9,8 @@
  * barrier when all eight multiplying warps have left it. Loading runs ahead across tiles, so that
  * the next tile's first stages land while this one's results are stored.
  *
- * cp.async counts as ordinary writes. They arrive at the `full` barrier as they land, and a fence by the
- * warps that waited for it lets the tensor cores see them.
+ * cp.async counts as ordinary writes. They arrive at the `full` barrier as they land, and a fence
+ * by the warps that waited for it lets the tensor cores see them.
  */
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/product.cuh"
@@ -156,17 +156,22 @@ __device__ __forceinline__ void multiply_stage(float (&sums)[32][4], uint32_t ro
 template <bool PAIRED> __device__ __forceinline__ void multiply_tiles(const block_view &view)
 {
     uint32_t group_row = (threadIdx.x / GROUP - 1) * HALF_TILE, index = blockIdx.x;
+    uint32_t row = group_row + threadIdx.x % GROUP / 32 * 16 + threadIdx.x % 32 / 4;
     ring_place place = {0, 0};
-    product_tile tile;
-    while (view.next(&index, &tile)) {
+    product_tile tile, next;
+    bool found = view.next(&index, &next);
+    while (found) {
+        tile = next;
         if (group_row >= tile.rows) {
             for (uint32_t block = 0; block < view.k_blocks; block++) {
                 barrier_wait(full_of(view.barriers, place.stage), place.parity);
                 leave_stage(empty_of(view.barriers, place.stage));
                 place.advance();
             }
+            found = view.next(&index, &next);
             continue;
         }
+        strip_rows rows = find_strip_rows(view.args, tile, row);
         float sums[32][4];
         uint32_t previous = 0;
         for (uint32_t block = 0; block < view.k_blocks; block++) {
@@ -180,14 +185,15 @@ template <bool PAIRED> __device__ __forceinline__ void multiply_tiles(const bloc
             previous = place.stage;
             place.advance();
         }
+        /* The next tile is looked for while the last products run. */
+        found = view.next(&index, &next);
         products_wait<0>();
         leave_stage(empty_of(view.barriers, previous));
-        uint32_t row = group_row + threadIdx.x % GROUP / 32 * 16 + threadIdx.x % 32 / 4;
         uint32_t column = (view.args.first_slab + tile.column * TILE_SLABS) * STRATA__SLAB_ROWS;
         if (PAIRED)
-            store_paired_strip(view.args, tile, row, column, sums);
+            store_paired_strip(view.args, tile, rows, column, sums);
         else
-            store_strip(view.args, tile, row, column, sums);
+            store_strip(view.args, tile, rows, column, sums);
     }
 }
 
