@@ -53,8 +53,6 @@ static strata_status check_resident(const strata__layout_problem *p, const uint3
 
 static uint32_t tile(uint32_t wanted, uint64_t most)
 {
-    if (most > UINT32_MAX)
-        most = UINT32_MAX;
     return wanted && wanted < most ? wanted : (uint32_t)most;
 }
 

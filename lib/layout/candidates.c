@@ -118,11 +118,6 @@ void strata__planner_init(strata__planner *planner, strata__layout_problem *prob
     list_rings(planner);
 }
 
-uint64_t strata__planner_scratch(uint32_t level)
-{
-    return scratches[level];
-}
-
 uint64_t strata__planner_level_bytes(const strata__planner_tiler *tiler, uint32_t level)
 {
     uint64_t bytes = (uint64_t)(STEPS + level % STEPS) << level / STEPS;
@@ -197,9 +192,7 @@ static uint64_t room(int64_t bytes, int64_t base, int64_t row_bytes, uint64_t ca
     int64_t rows;
     if (row_bytes <= 0)
         return most;
-    rows = (bytes - base) / row_bytes;
-    if (rows < 0)
-        return 0;
+    rows = bytes > base ? (bytes - base) / row_bytes : 0;
     return (uint64_t)rows >= cap ? most : (uint64_t)rows;
 }
 
@@ -252,10 +245,8 @@ uint64_t strata__planner_bytes(const strata__planner *planner, const strata__lay
 static uint64_t fill_layer(strata__planner *planner, uint32_t layer, uint64_t most, uint64_t bytes)
 {
     const strata__layout_problem *p = planner->problem;
-    uint64_t slot = p->classes[p->class_of[layer]].slot_bytes, count;
-    if (p->geometry.layers[layer].expert_width == 0)
-        return bytes;
-    count = smaller(bytes / slot, most);
+    uint64_t slot = p->classes[p->class_of[layer]].slot_bytes;
+    uint64_t count = smaller(bytes / slot, most);
     planner->resident[layer] += (uint32_t)count;
     return bytes - count * slot;
 }

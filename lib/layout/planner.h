@@ -70,9 +70,6 @@ typedef struct strata__planner {
 /* Lists the candidates of a problem; also the session's bytes. */
 void strata__planner_init(strata__planner *planner, strata__layout_problem *problem);
 
-/* Scratch of a level, 0 the largest. */
-uint64_t strata__planner_scratch(uint32_t level);
-
 /* Bytes that an arena may have at a level: 32 levels for each doubling, within what is of use. */
 uint64_t strata__planner_level_bytes(const strata__planner_tiler *tiler, uint32_t level);
 uint32_t strata__planner_arena_level(uint64_t bytes); /* the last level of at most that */

@@ -2,6 +2,7 @@
 /*
  * What would fit, when nothing does: the smallest budget, the longest context, the largest chunk.
  */
+#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -54,9 +55,11 @@ static uint64_t chunk_bytes(strata__planner *planner, uint32_t chunk)
 {
     strata__layout_spec spec;
     uint64_t least = UINT64_MAX;
+    strata_status status;
     strata__planner_spec(planner, chunk, 0, &spec);
-    if (strata__layout_paths_choose(planner->problem, &spec, planner->paths, NULL) != STRATA_OK)
-        return UINT64_MAX;
+    status = strata__layout_paths_choose(planner->problem, &spec, planner->paths, NULL);
+    assert(status == STRATA_OK); /* the search has chosen for larger chunks */
+    (void)status;
     for (uint32_t scratch = 0; scratch < STRATA__PLANNER_SCRATCHES; ++scratch) {
         uint64_t bytes = scratch_bytes(planner, chunk, scratch);
         least = bytes < least ? bytes : least;
@@ -121,7 +124,7 @@ static bool pages_fit(strata__planner *planner, uint64_t pages)
 strata_status strata__planner_refuse(strata__planner *planner, strata__layout_shortfall *shortfall)
 {
     strata__layout_problem *p = planner->problem;
-    unsigned long long context = p->request.context_tokens, budget = p->budget_bytes;
+    unsigned long long budget = p->budget_bytes;
     char chunk_text[64] = "", context_text[64] = "";
     uint64_t chunk = p->request.chunk_tokens;
     uint64_t needed = least_bytes(planner);
@@ -137,8 +140,6 @@ strata_status strata__planner_refuse(strata__planner *planner, strata__layout_sh
         shortfall->chunk_tokens = largest(planner, chunk, chunk_fits);
     shortfall->context_tokens =
         largest(planner, p->pages_per_sequence, pages_fit) * p->request.page_tokens;
-    if (shortfall->context_tokens > context)
-        shortfall->context_tokens = context;
     if (shortfall->chunk_tokens)
         snprintf(chunk_text, sizeof chunk_text, ", or a chunk of %llu tokens",
                  (unsigned long long)shortfall->chunk_tokens);

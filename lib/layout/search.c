@@ -109,8 +109,6 @@ static void try_candidate(strata__planner *planner, const node *n)
     for (uint32_t first_whole = 0; first_whole < 2; ++first_whole) {
         if (!fill(planner, bytes, ring, first_whole))
             return;
-        if (ring->ring_bytes && strata__layout_missing_bytes(p, planner->resident) == 0)
-            return; /* the ring would be empty */
         ns = predict(planner, &spec, ring, ring->group_bytes, bytes - planner->session_bytes);
         if (ns != UINT64_MAX)
             keep(planner, &spec, ring, ns, bytes);

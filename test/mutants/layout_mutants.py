@@ -128,7 +128,8 @@ MUTANTS = {
     "a bound too high": (
         "search.c", "return least_ns;", "return least_ns == UINT64_MAX ? least_ns : least_ns * 3 / 2;"),
     "arena larger than the level allows": (
-        "candidates.c", "rows = (bytes - base) / row_bytes;", "rows = (bytes - base) / row_bytes / 8;"),
+        "candidates.c", "rows = bytes > base ? (bytes - base) / row_bytes : 0;",
+        "rows = bytes > base ? (bytes - base) / row_bytes / 8 : 0;"),
     "a refusal names a budget that does not fit": (
         "refuse.c", "shortfall->needed_bytes = needed;", "shortfall->needed_bytes = needed - 4096;"),
     "a refusal names too long a context": (

@@ -375,6 +375,31 @@ static void host_memory_may_be_too_little(void **state)
     assert_int_equal(s.needed_bytes, 0);
 }
 
+/* More kinds of layers than the planner tells apart: it is careful, and right. */
+static void layers_all_of_different_kinds(void **state)
+{
+    layout_fixture f;
+    strata__layout *layout;
+    uint64_t needed, last = UINT64_MAX;
+    (void)state;
+    fixture_small(&f, 90);
+    for (uint32_t i = 0; i < 90; ++i) {
+        f.layers[i].heads = 4 + i % 9;
+        f.layers[i].head_size = 16 + 16 * (i % 7);
+        f.layers[i].expert_width = 512 - 5 * i;
+        f.layers[i].shared_width = 10 + i * i % 91;
+        f.layers[i].gate_bytes += i;
+    }
+    needed = needed_bytes(&f);
+    for (uint32_t i = 0; i < 8; ++i) {
+        f.input.request.device_budget_bytes = needed + i * (needed / 20);
+        layout = fixture_plan(&f);
+        assert_true(layout->prediction.prompt_ns <= last);
+        last = layout->prediction.prompt_ns;
+        strata__layout_destroy(layout);
+    }
+}
+
 /*
  * The plan of a longer prompt has more chunks, all planned chunks are as asked when one is given.
  */
@@ -409,6 +434,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(all_experts_or_nothing),
         cmocka_unit_test(host_memory_may_be_too_little),
         cmocka_unit_test(chunks_as_asked),
+        cmocka_unit_test(layers_all_of_different_kinds),
         cmocka_unit_test(more_memory_is_never_slower),
     };
     const struct CMUnitTest searches[] = {cmocka_unit_test(within_two_percent_of_everything)};
