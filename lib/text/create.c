@@ -44,7 +44,7 @@ static strata_status make_byte_pairs(const strata__allocator *allocator,
     return strata__pairs_from_merges(allocator, source, &t->vocabulary, &t->pairs);
 }
 
-static bool words_are_apart(const strata__text_vocabulary *v)
+static void find_joins(const strata__text_vocabulary *v, bool *joins_space)
 {
     for (uint32_t id = 0; id < v->count; id++) {
         if (v->types[id] != STRATA__TOKEN_NORMAL && v->types[id] != STRATA__TOKEN_ABSENT &&
@@ -52,15 +52,14 @@ static bool words_are_apart(const strata__text_vocabulary *v)
             continue;
         for (uint64_t i = v->offsets[id] + 1; i < v->offsets[id + 1]; i++)
             if (v->bytes[i] == ' ' && v->bytes[i - 1] != ' ')
-                return false;
+                joins_space[v->bytes[i - 1]] = true;
     }
-    return true;
 }
 
 static strata_status make_sentencepiece(const strata__allocator *allocator,
                                         const strata__text_source *source, strata_tokenizer *t)
 {
-    t->words_apart = words_are_apart(&t->vocabulary);
+    find_joins(&t->vocabulary, t->joins_space);
     t->info.add_bos = source->add_bos != 0;
     t->info.add_eos = source->add_eos > 0;
     t->info.add_space = source->add_space_prefix != 0;

@@ -187,16 +187,15 @@ static strata_status take_word(void *user_data, uint64_t begin, uint64_t end)
     return encode_word(e, e->text + begin, end - begin, true);
 }
 
-/* A word of a SentencePiece text: spaces, then all up to the next space. */
+/* A word of a SentencePiece text ends before a space that no token joins to it. */
 static uint64_t word_end(const encoder *e, uint64_t begin, uint64_t end)
 {
-    if (!e->tokenizer->words_apart)
-        return end;
-    while (begin < end && e->text[begin] == ' ')
-        begin++;
-    while (begin < end && e->text[begin] != ' ')
-        begin++;
-    return begin;
+    const bool *joins_space = e->tokenizer->joins_space;
+    const uint8_t *text = e->text;
+    uint64_t at = begin + 1;
+    while (at < end && (text[at] != ' ' || text[at - 1] == ' ' || joins_space[text[at - 1]]))
+        at++;
+    return at;
 }
 
 static strata_status encode_prefixed(encoder *e, uint64_t begin, uint64_t end)

@@ -15,8 +15,9 @@ struct strata_tokenizer {
     strata__special special;
     strata__splitter *splitter; /* byte pairs; NULL: SentencePiece */
     bool whole_words;           /* a word that is a token is not merged from its bytes */
-    bool words_apart; /* SentencePiece: no token holds a space behind another character, so that
-                         words can be merged one by one */
+    /* SentencePiece: last bytes of words that some token joins to a space behind them. Behind all
+     * other words a text can be cut before it is merged. */
+    bool joins_space[256];
     strata_tokenizer_info info;
 };
 
