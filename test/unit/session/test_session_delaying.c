@@ -98,7 +98,8 @@ static void drop_session(bench *b)
     b->session = NULL;
 }
 
-static void bench_open(bench *b)
+/* `path`: how experts are multiplied, or NULL: as planned. */
+static void bench_open_path(bench *b, const char *path)
 {
     strata_context_options context_options = {.struct_size = sizeof context_options};
     tiny_spec spec = tiny_spec_default();
@@ -107,6 +108,11 @@ static void bench_open(bench *b)
     spec.architecture = "qwen2moe";
     spec.shared_width = 32;
     spec.vocabulary = VOCABULARY;
+    if (path) {
+        spec.gate_format = STRATA__Q4_0;
+        spec.up_format = STRATA__Q5_1;
+        spec.down_format = STRATA__Q8_0;
+    }
     b->image = tiny_pack_make(&spec, &bytes);
     for (uint32_t i = 0; i < COUNT; ++i)
         b->tokens[i] = (int32_t)(tiny_random(&random) % VOCABULARY);
@@ -115,6 +121,7 @@ static void bench_open(bench *b)
     b->plan = (strata_plan_options){.struct_size = sizeof b->plan,
                                     .chunk_tokens = CHUNK,
                                     .context_tokens = 100,
+                                    .path = path,
                                     .experts = STRATA_EXPERTS_RESIDENT};
     b->options.struct_size = sizeof b->options;
     b->options.plan_options = &b->plan;
@@ -125,6 +132,11 @@ static void bench_open(bench *b)
     ok(read_from(b, 0));
     memcpy(b->expected, b->logits, sizeof b->expected);
     drop_session(b);
+}
+
+static void bench_open(bench *b)
+{
+    bench_open_path(b, NULL);
 }
 
 static void bench_close(bench *b)
@@ -145,11 +157,10 @@ static strata_status make_session(bench *b)
     return strata__session_create_on(b->device, b->pack, &b->options, &b->session);
 }
 
-static void every_schedule_gives_the_same_bits(void **state)
+static void check_schedules(const char *path)
 {
     bench b;
-    (void)state;
-    bench_open(&b);
+    bench_open_path(&b, path);
     for (uint32_t policy = 0; policy < STRATA__DELAYING_POLICY_COUNT; ++policy) {
         for (uint64_t seed = 0; seed < (policy == STRATA__DELAYING_RANDOM ? 20 : 1); ++seed) {
             uint64_t length;
@@ -166,6 +177,26 @@ static void every_schedule_gives_the_same_bits(void **state)
         }
     }
     bench_close(&b);
+}
+
+static void every_schedule_gives_the_same_bits(void **state)
+{
+    (void)state;
+    check_schedules(NULL);
+}
+
+/* Layers on the int8 paths beside one that is not: their buffers differ, and lie over each other. */
+static void every_schedule_of_mixed_paths_gives_the_same_bits(void **state)
+{
+    bench whole, mixed;
+    (void)state;
+    bench_open_path(&whole, "fp16");
+    bench_open_path(&mixed, "fused,1:fp16");
+    assert_memory_not_equal(whole.expected, mixed.expected, sizeof whole.expected);
+    bench_close(&mixed);
+    bench_close(&whole);
+    check_schedules("fused,1:fp16");
+    check_schedules("mmq,0:fused");
 }
 
 static void own_allocations_are_the_plans(void **state)
@@ -309,6 +340,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_schedule_gives_the_same_bits),
+        cmocka_unit_test(every_schedule_of_mixed_paths_gives_the_same_bits),
         cmocka_unit_test(own_allocations_are_the_plans),
         cmocka_unit_test(cancelled_anywhere_the_rest_is_the_same),
         cmocka_unit_test(failing_calls_are_errors),
