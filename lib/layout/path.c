@@ -12,7 +12,7 @@ static const struct {
 } needs[STRATA__LAYOUT_PATH_COUNT] = {
     [STRATA__LAYOUT_DIRECT] = {0, 0},
     [STRATA__LAYOUT_FUSED] = {80, 99 * 1024},
-    [STRATA__LAYOUT_MMQ] = {75, 48 * 1024},
+    [STRATA__LAYOUT_MMQ] = {80, 99 * 1024},
     [STRATA__LAYOUT_FP16] = {75, 48 * 1024},
 };
 
