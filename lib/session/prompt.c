@@ -120,6 +120,8 @@ static strata_status run_layers(const prompt *p, strata__step *step, uint64_t do
     uint32_t layers = step->session->geometry->layers;
     strata_status status = strata__step_begin(step);
     if (status == STRATA_OK)
+        status = strata__step_advance(step);
+    if (status == STRATA_OK)
         status = strata__step_embed(step);
     for (uint32_t layer = 0; layer < layers && status == STRATA_OK; ++layer) {
         strata__step_layer(step, layer);
@@ -161,6 +163,24 @@ static void begin_feed(const prompt *p, uint64_t index, uint64_t rows)
                        next && is_fetched(session, next));
 }
 
+/* Until the device has done the chunk, blobs of the next one are sent. */
+static strata_status wait_for_chunk(strata__step *step)
+{
+    strata_session *session = step->session;
+    const strata__device_ops *ops = session->device->ops;
+    strata_status status = STRATA_OK;
+    bool done = false;
+    if (!step->feed)
+        return STRATA_OK;
+    status = ops->event_record(session->device, session->routed, session->stream);
+    while (status == STRATA_OK && !done) {
+        status = ops->event_query(session->device, session->routed, &done);
+        if (status == STRATA_OK)
+            status = strata__step_advance(step);
+    }
+    return status;
+}
+
 static strata_status run_chunk(const prompt *p, uint64_t index, uint64_t first, uint64_t end)
 {
     strata_prefill *prefill = p->prefill;
@@ -197,6 +217,8 @@ static strata_status run_chunk(const prompt *p, uint64_t index, uint64_t first, 
         status = chunk_logits(p, &step, first);
     if (status == STRATA_OK)
         status = strata__timeline_chunk_end(step.timeline);
+    if (status == STRATA_OK && index + 1 < p->chunk_count)
+        status = wait_for_chunk(&step);
     if (status == STRATA_OK)
         status = session->device->ops->stream_synchronize(session->device, session->stream);
     strata__timeline_read(step.timeline);
