@@ -7,8 +7,11 @@
 #include "base/error.h"
 #include "device/delaying_device.h"
 
-/* Asked that often, an event comes true, so that polling for it ends. */
-enum { PATIENCE_QUERIES = 8 };
+/*
+ * Asked that often, an event comes true, so that polling for it ends: soon where kernels are before
+ * it, which hosts wait for by polling; late where there are copies alone, which hosts only look at.
+ */
+enum { PATIENCE_QUERIES = 8, PATIENCE_COPY_QUERIES = 500 };
 
 static const strata__allocator *allocator_of(const delaying_device *d)
 {
@@ -349,6 +352,15 @@ strata_status strata__delaying_event_record(strata__device *device, strata__even
     return status;
 }
 
+static uint32_t patience_for(const strata__event *event)
+{
+    const delaying_stream *stream = event->stream;
+    for (uint64_t i = 0; i < stream->count && stream->done + i < event->ticket; ++i)
+        if (stream->ops[stream->first + i]->kind == OP_TASK)
+            return PATIENCE_QUERIES;
+    return PATIENCE_COPY_QUERIES;
+}
+
 strata_status strata__delaying_event_query(strata__device *device, strata__event *event,
                                            bool *out_done)
 {
@@ -357,7 +369,7 @@ strata_status strata__delaying_event_query(strata__device *device, strata__event
     pthread_mutex_lock(&d->lock);
     status = check(d, STRATA__FAULT_EVENT, "asking for an event");
     strata__delaying_advance(d);
-    if (event->stream && ++event->queries > PATIENCE_QUERIES)
+    if (event->stream && ++event->queries > patience_for(event))
         strata__delaying_run(d, event->stream, event->ticket);
     *out_done = !event->stream || event->stream->done >= event->ticket;
     if (status == STRATA_OK)

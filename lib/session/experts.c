@@ -206,6 +206,9 @@ strata_status strata__experts_begin(strata_prefill *prefill, uint64_t chunks)
     strata_status status = STRATA_OK;
     if (session->experts.source != STRATA__SOURCE_STREAMED)
         return STRATA_OK;
+    /* The caller's memory for an expert may change when the prompt asks for it. */
+    if (session->experts.expert_fn)
+        strata__loan_settle(&session->loan);
     strata__loan_publish(&session->loan);
     strata__budget_apply(session);
     if (prefill->is_lent)

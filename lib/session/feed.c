@@ -318,10 +318,22 @@ static strata_status send_next(strata__feed *feed, bool needed, bool *out_sent)
     return status;
 }
 
+/*
+ * The caller's memory for an expert may change when it is asked for again, which must not be while a
+ * copy from it is under way: of a single layer with experts the next chunk is not prepared.
+ */
+static bool may_ask_again(const strata__feed *feed)
+{
+    return !feed->session->experts.expert_fn ||
+           feed->pieces[0].layer != feed->pieces[feed->piece_count - 1].layer;
+}
+
 /* Whether a piece exists, and may be brought before its layer is routed. */
 static bool may_precede(const strata__feed *feed, uint64_t number)
 {
     uint64_t pass = number / feed->piece_count;
+    if (pass != feed->pass && !may_ask_again(feed))
+        return false;
     if (pass >= feed->passes || number >= feed->done_pieces + feed->piece_count)
         return false;
     return routing_of(feed, number) || !(pass == feed->pass ? feed->fetch : feed->fetch_next);

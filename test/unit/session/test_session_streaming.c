@@ -60,6 +60,26 @@ static void every_ring_and_place(void **state)
     stream_pack_close(&p);
 }
 
+/*
+ * Blobs that are sent to their places ahead of routing, and not routed, are waited for when a later
+ * chunk routes them.
+ */
+static void places_that_were_filled_in_passing(void **state)
+{
+    stream_options o = {.group_experts = 1, .resident = 15, .fetch = 2};
+    tiny_spec spec = small_spec();
+    stream_pack p;
+    (void)state;
+    spec.layers = 1;
+    spec.experts = 16;
+    spec.top_k = 1;
+    for (uint32_t chunk = 1; chunk < 6; ++chunk) {
+        stream_pack_open(&p, &spec, chunk, NULL);
+        for_schedules(&p, &o, 4);
+        stream_pack_close(&p);
+    }
+}
+
 /* Prompts of one session: what its counters say of each. */
 static strata_session_stats stats_of(const strata_session *session)
 {
@@ -337,9 +357,13 @@ static void cancelled_anywhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_ring_and_place),   cmocka_unit_test(counters_add_up),
-        cmocka_unit_test(places_are_filled_once), cmocka_unit_test(host_memory_of_every_kind),
-        cmocka_unit_test(refused_page_locks),     cmocka_unit_test(the_callers_experts),
+        cmocka_unit_test(every_ring_and_place),
+        cmocka_unit_test(places_that_were_filled_in_passing),
+        cmocka_unit_test(counters_add_up),
+        cmocka_unit_test(places_are_filled_once),
+        cmocka_unit_test(host_memory_of_every_kind),
+        cmocka_unit_test(refused_page_locks),
+        cmocka_unit_test(the_callers_experts),
         cmocka_unit_test(cancelled_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
