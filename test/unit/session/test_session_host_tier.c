@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The experts in host memory: what is page-locked within a limit, in which order, and what is not. */
+/*
+ * The experts in host memory: what is page-locked within a limit, in which order, and what is not.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -138,7 +140,9 @@ static void limits_hold(void **state)
     bench_close(b);
 }
 
-/* The hottest experts of a profile are locked first, and those without a place before all others. */
+/*
+ * The hottest experts of a profile are locked first, and those without a place before all others.
+ */
 static void the_hottest_come_first(void **state)
 {
     static uint8_t place;
