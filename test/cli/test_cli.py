@@ -286,6 +286,81 @@ class CompareTest(unittest.TestCase):
         self.assertEqual(run("compare", PACK, "--random", "9", "--positions", "0").returncode, 2)
 
 
+class PlanTest(unittest.TestCase):
+    def plan(self, *arguments, code=0):
+        done = run("plan", PACK, "--json", *arguments)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_text(self):
+        done = run("plan", PACK, "--context", "100")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for part in ("device memory", "persistent", "configuration", "arena over the stages",
+                     "attention_norm |", "predicted"):
+            self.assertIn(part, done.stdout)
+
+    def test_json(self):
+        plan = self.plan("--budget", "64MiB", "--compute-capability", "86", "--link-rate", "25e9",
+                         "--context", "600", "--chunk", "100", "--experts", "stream")
+        self.assertTrue(plan["feasible"])
+        self.assertEqual(plan["chunk_tokens"], 100)
+        self.assertGreater(plan["ring_bytes"], 0)
+        self.assertEqual([band["rows"] for band in plan["bands"]], [16, 64, 100])
+        self.assertEqual(plan["paths"], plan["bands"][-1]["paths"])
+        device = sorted((b["offset"], b["offset"] + b["bytes"]) for b in plan["persistent"])
+        for (_, end), (begin, _) in zip(device, device[1:]):
+            self.assertLessEqual(end, begin)
+        for configuration in plan["configurations"]:
+            for b in configuration["buffers"]:
+                self.assertGreaterEqual(b["offset"], device[-1][1])
+                self.assertLessEqual(b["offset"] + b["bytes"], plan["device_bytes"])
+                self.assertLessEqual(b["first_stage"], b["last_stage"])
+                self.assertLess(b["last_stage"], len(plan["stages"]))
+                self.assertGreater(b["row_capacity"], 0)
+        self.assertEqual(sorted({layer for c in plan["configurations"] for layer in c["layers"]}),
+                         list(range(len(plan["paths"]))))
+        self.assertGreater(plan["predicted_prompt_ns"], 0)
+
+    def test_infeasible(self):
+        plan = self.plan("--budget", "10K", code=1)
+        self.assertFalse(plan["feasible"])
+        self.assertIn("more than the budget of 10240", plan["reason"])
+        self.plan("--budget", str(plan["needed_bytes"]))
+        self.plan("--budget", str(plan["needed_bytes"] - 1), code=1)
+
+    def test_paths(self):
+        plan = self.plan("--path", "fp16,1:direct", "--chunk", "8")
+        self.assertEqual(plan["paths"], ["fp16", "direct"])
+        done = run("plan", PACK, "--path", "fast")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('"fast" is no path', done.stderr)
+
+    def test_device_facts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            facts = pathlib.Path(folder) / "facts"
+            facts.write_text("# a card\ncompute_capability = 86\nmemory_bytes = 33554432\n\n")
+            plan = self.plan("--device-facts", str(facts))
+            self.assertEqual(plan["device_budget_bytes"], 33554432)
+            self.assertEqual(plan["alignment_bytes"], 256)
+            facts.write_text("speed = 3\n")
+            done = run("plan", PACK, "--device-facts", str(facts))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("facts:1: not a device fact: speed = 3", done.stderr)
+
+    def test_save_and_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            saved = str(pathlib.Path(folder) / "plan")
+            self.plan("--context", "100", "--chunk", "7", "--save", saved)
+            first = run("prefill", PACK, "--random", "50", "--plan", saved, "--json")
+            self.assertEqual(first.returncode, 0, first.stderr)
+            self.assertEqual(json.loads(first.stdout)["result"]["chunk_count"], 8)
+
+    def test_usage(self):
+        for arguments in (["--budget", "much"], ["--kv", "f64"], ["--link-rate", "fast"],
+                          ["--chunk", "0"], ["--compute-capability", "x"]):
+            self.assertEqual(run("plan", PACK, *arguments).returncode, 2)
+
+
 class PrefillTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
