@@ -319,8 +319,8 @@ static strata_status send_next(strata__feed *feed, bool needed, bool *out_sent)
 }
 
 /*
- * The caller's memory for an expert may change when it is asked for again, which must not be while a
- * copy from it is under way: of a single layer with experts the next chunk is not prepared.
+ * The caller's memory for an expert may change when it is asked for again, which must not be while
+ * a copy from it is under way: of a single layer with experts the next chunk is not prepared.
  */
 static bool may_ask_again(const strata__feed *feed)
 {
