@@ -36,7 +36,10 @@ static const struct argp_option option_table[] = {
     {"chunk", KEY_CHUNK, "N", 0, "Tokens that pass all layers together", 1},
     {"sequences", KEY_SEQUENCES, "N", 0, "Sequences that the KV cache holds", 1},
     {"kv", KEY_KV, "TYPE", 0, "KV cache in f16 (default), q8_0 or f32", 1},
-    {"path", KEY_PATH, "PATH", 0, "How experts are multiplied: auto, fp16, fused,8:fp16", 1},
+    {"path", KEY_PATH, "PATH", 0,
+     "How experts are multiplied: auto (default), direct, fused, mmq or fp16; single layers after "
+     "commas: fused,8:fp16",
+     1},
     {"experts", KEY_EXPERTS, "WHERE", 0, "auto (default), stream or resident", 1},
     {0, 0, 0, 0, "On which device:", 2},
     {"compute-capability", KEY_CAPABILITY, "CC", 0, "90 for 9.0; 0 (default): the CPU", 2},

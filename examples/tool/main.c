@@ -21,7 +21,9 @@ static void write_usage(FILE *out)
     fputs("Usage: strata COMMAND [OPTION...] PACK\n\n", out);
     for (int i = 0; i < COMMAND_COUNT; i++)
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fputs("\n\"strata COMMAND --help\" lists a command's options. A pack is a GGUF file.\n", out);
+    fputs("\n\"strata COMMAND --help\" lists a command's options. A pack is a GGUF file.\n"
+          "\"strata --version\" shows what was built in.\n",
+          out);
 }
 
 static void write_version(void)

@@ -42,7 +42,10 @@ static const struct argp_option option_table[] = {
     {"host-budget", KEY_HOST_BUDGET, "BYTES", 0, "Page-locked host memory to stay within", 2},
     {"context", KEY_CONTEXT, "N", 0, "Longest sequence in tokens", 2},
     {"chunk", KEY_CHUNK, "N", 0, "Tokens that pass all layers together", 2},
-    {"path", KEY_PATH, "PATH", 0, "How experts are multiplied: auto, fp16, fused,8:fp16", 2},
+    {"path", KEY_PATH, "PATH", 0,
+     "How experts are multiplied: auto (default), direct, fused, mmq or fp16; single layers after "
+     "commas: fused,8:fp16",
+     2},
     {"kv", KEY_KV, "TYPE", 0, "KV cache in f16 (default), q8_0 or f32", 2},
     {"experts", KEY_EXPERTS, "WHERE", 0, "auto (default), stream or resident", 2},
     {"profile", KEY_PROFILE, "FILE", 0,
