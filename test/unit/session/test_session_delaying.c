@@ -185,7 +185,7 @@ static void every_schedule_gives_the_same_bits(void **state)
     check_schedules(NULL);
 }
 
-/* Layers on the int8 paths beside one that is not: their buffers differ, and lie over each other. */
+/* Layers on the int8 paths beside one that is not: their buffers differ and share memory. */
 static void every_schedule_of_mixed_paths_gives_the_same_bits(void **state)
 {
     bench whole, mixed;
