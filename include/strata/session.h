@@ -43,7 +43,7 @@ enum {
 /** Options of a session. All zero (after struct_size) is a good default on the CPU. */
 typedef struct strata_session_options {
     uint32_t struct_size;  /**< sizeof this structure */
-    uint32_t thread_count; /**< threads of the CPU device; 0: one per core */
+    uint32_t thread_count; /**< threads of the CPU device, at most 1024; 0: one per core */
     const char *device;    /**< "cpu" (NULL), "cuda:0" */
     const strata_plan
         *plan; /**< from strata_plan_create() or _load(), or NULL: made from plan_options */

@@ -11,6 +11,8 @@
 /* Sizes of the structures in the release that brought them. */
 enum { FIRST_OPTIONS_BYTES = 104, FIRST_STATS_BYTES = 192 };
 
+enum { MOST_THREADS = 1024 };
+
 static const strata_session_options defaults = {0};
 
 void strata_session_options_init(strata_session_options *options, uint64_t caller_bytes)
@@ -20,6 +22,10 @@ void strata_session_options_init(strata_session_options *options, uint64_t calle
 
 static strata_status check_options(const strata_session_options *options)
 {
+    if (options->thread_count > MOST_THREADS)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                            "strata_session_options: thread_count is %u; it must be at most %d",
+                            options->thread_count, MOST_THREADS);
     if (options->blas > 1)
         return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
                             "strata_session_options: blas is %u; it must be 0 or 1", options->blas);

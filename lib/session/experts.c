@@ -26,6 +26,11 @@ strata_status strata__experts_ask(const strata_session *session, uint32_t layer,
     strata_status status;
     memset(out, 0, sizeof *out);
     status = experts->expert_fn(experts->user_data, layer, expert, out);
+    if (status > 0)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                            "layer %u, expert %u: the expert source answered %d, which is no "
+                            "status",
+                            layer, expert, (int)status);
     if (status != STRATA_OK)
         return strata__fail(status, "layer %u, expert %u: the expert source answered %d", layer,
                             expert, (int)status);

@@ -69,10 +69,7 @@ static strata_status check_request(const strata_session *session,
 {
     uint64_t length, context = session->layout->context_tokens;
     strata_status status = strata__session_length(session, request->sequence_id, &length);
-    if (status == STRATA_OK)
-        status = check_tokens(session, request);
-    if (status == STRATA_OK)
-        status = check_logits(session, request);
+    /* First, so that no more tokens are read than can be there. */
     if (status == STRATA_OK && request->token_count > context - length)
         status =
             strata__fail(STRATA_ERR_INVALID_ARGUMENT,
@@ -80,6 +77,10 @@ static strata_status check_request(const strata_session *session,
                          "%llu",
                          (int)request->sequence_id, (unsigned long long)length,
                          (unsigned long long)request->token_count, (unsigned long long)context);
+    if (status == STRATA_OK)
+        status = check_tokens(session, request);
+    if (status == STRATA_OK)
+        status = check_logits(session, request);
     return status;
 }
 

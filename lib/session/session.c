@@ -60,17 +60,18 @@ static strata_status make_plan(strata_session *session, const strata__layout_fac
 static strata_status take_plan(strata_session *session, const strata_session_options *options)
 {
     const strata_plan_options *given = options->plan_options;
-    strata__layout_facts facts;
-    strata_status status;
+    strata__layout_facts found, facts;
+    strata_status status = STRATA_OK;
+    strata__plan_facts(&session->device->facts, &session->kernels->facts, NULL, &found);
     strata__plan_facts(&session->device->facts, &session->kernels->facts,
                        given ? given->device : NULL, &facts);
-    if (options->plan) {
-        status = strata__plan_check(options->plan, session->pack, &facts);
-        if (status == STRATA_OK)
-            session->plan = strata__plan_retain((strata_plan *)(uintptr_t)options->plan);
-    } else {
+    if (options->plan)
+        session->plan = strata__plan_retain((strata_plan *)(uintptr_t)options->plan);
+    else
         status = make_plan(session, &facts, options->plan_options);
-    }
+    /* Also a plan made here: the caller's facts may ask for less alignment than the device does. */
+    if (status == STRATA_OK)
+        status = strata__plan_check(session->plan, session->pack, &found);
     if (status == STRATA_OK)
         session->layout = session->plan->layout;
     return status;

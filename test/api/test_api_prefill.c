@@ -313,6 +313,10 @@ static void what_the_callback_answers_is_handed_back(void **state)
     s.answer = STRATA_OK; /* and no pointers */
     assert_int_equal(fixture_read(&f, 0, tokens, 1, logits), STRATA_ERR_INVALID_ARGUMENT);
     fixture_text_has("NULL for gate");
+    s.calls = 0;
+    s.answer = 1; /* no status: success is 0, and failures are negative */
+    assert_int_equal(fixture_read(&f, 0, tokens, 1, logits), STRATA_ERR_INVALID_ARGUMENT);
+    fixture_text_has("answered 1, which is no status");
     free(plain);
     free(logits);
     fixture_close(&f);
@@ -487,6 +491,11 @@ static void bad_requests_change_nothing(void **state)
     request = good;
     request.token_count = 65;
     request.logits_mode = STRATA_LOGITS_NONE;
+    assert_int_equal(strata_prefill_run(f.prefill, &request, NULL), STRATA_ERR_INVALID_ARGUMENT);
+    fixture_text_has("the context is 64");
+    /* More than there are: refused before one is looked at. */
+    request.tokens = &tokens[PROMPT];
+    request.token_count = UINT64_MAX / 4;
     assert_int_equal(strata_prefill_run(f.prefill, &request, NULL), STRATA_ERR_INVALID_ARGUMENT);
     fixture_text_has("the context is 64");
     request = good;

@@ -35,6 +35,10 @@ static void refused_options(void **state)
     bad.blas = 2;
     assert_int_equal(strata_session_create(f.pack, &bad, &session), STRATA_ERR_INVALID_ARGUMENT);
     bad = good;
+    bad.thread_count = 1025;
+    assert_int_equal(strata_session_create(f.pack, &bad, &session), STRATA_ERR_INVALID_ARGUMENT);
+    fixture_text_has("thread_count is 1025");
+    bad = good;
     bad.kernel_level = 70;
     assert_int_equal(strata_session_create(f.pack, &bad, &session), STRATA_ERR_INVALID_ARGUMENT);
     bad = good;
@@ -50,6 +54,32 @@ static void refused_options(void **state)
     assert_null(session);
     fixture_ok(strata_session_create(f.pack, NULL, &session));
     strata_session_destroy(session);
+    fixture_close(&f);
+}
+
+/* The caller's facts may plan for another device, but not place buffers where this one cannot. */
+static void facts_of_less_alignment_are_refused(void **state)
+{
+    tiny_spec spec = tiny_spec_default();
+    fixture_options fixture_defaults = {0};
+    strata_plan_options plan = {.struct_size = sizeof plan, .context_tokens = 64};
+    strata_device_facts facts = {.struct_size = sizeof facts};
+    strata_session_options options = {.struct_size = sizeof options, .plan_options = &plan};
+    strata_session *session;
+    fixture f;
+    (void)state;
+    fixture_open(&f, &spec, &fixture_defaults);
+    plan.device = &facts;
+    for (facts.alignment_bytes = 1; facts.alignment_bytes <= 4096; facts.alignment_bytes *= 2) {
+        strata_status status = strata_session_create(f.pack, &options, &session);
+        if (facts.alignment_bytes >= 64) {
+            fixture_ok(status);
+        } else {
+            assert_int_equal(status, STRATA_ERR_INVALID_ARGUMENT);
+            fixture_text_has("alignment");
+        }
+        strata_session_destroy(session);
+    }
     fixture_close(&f);
 }
 
@@ -368,6 +398,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused_options),
+        cmocka_unit_test(facts_of_less_alignment_are_refused),
         cmocka_unit_test(null_is_answered),
         cmocka_unit_test(refused_prefills),
         cmocka_unit_test(the_callers_memory),
