@@ -1,10 +1,64 @@
 # SPDX-License-Identifier: MIT
 """The public structures, field by field as the C headers have them."""
+import operator
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_float, c_int32,
                     c_uint32, c_uint64, c_void_p)
 
 
-class strata_device_info(Structure):
+class int32:
+    """An argument of 32 bits with a sign. What does not fit is refused: ctypes would cut it."""
+
+    kind, lowest, highest = c_int32, -2 ** 31, 2 ** 31 - 1
+
+    @classmethod
+    def from_param(cls, value):
+        """The argument as ctypes passes it on."""
+        number = operator.index(value)
+        if not cls.lowest <= number <= cls.highest:
+            raise OverflowError(f"{number} is not in {cls.lowest} to {cls.highest}")
+        return cls.kind(number)
+
+
+class uint32(int32):
+    """An argument of 32 bits without a sign."""
+
+    kind, lowest, highest = c_uint32, 0, 2 ** 32 - 1
+
+
+class uint64(int32):
+    """An argument of 64 bits without a sign."""
+
+    kind, lowest, highest = c_uint64, 0, 2 ** 64 - 1
+
+
+class text:
+    """An argument that ends with a NUL: one within it is refused, where C would stop reading."""
+
+    @classmethod
+    def from_param(cls, value):
+        """The argument as ctypes passes it on."""
+        if value is not None and b"\0" in value:
+            raise ValueError("embedded null byte")
+        return c_char_p(value)
+
+
+_CHECKED = {c_int32: int32, c_uint32: uint32, c_uint64: uint64, c_char_p: text}
+
+
+class _Record(Structure):
+    """Fields take what fits them, as arguments do."""
+
+    def __setattr__(self, name, value):
+        check = _CHECKED.get(dict(self._fields_).get(name))
+        if check is not None:
+            try:
+                value = check.from_param(value).value
+            except (OverflowError, ValueError) as error:
+                raise type(error)(f"{name}: {error}") from None
+        super().__setattr__(name, value)
+
+
+class strata_device_info(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("compute_capability", c_uint32),
@@ -18,7 +72,7 @@ class strata_device_info(Structure):
     ]
 
 
-class strata_pack_info(Structure):
+class strata_pack_info(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("runnable", c_uint32),
@@ -40,7 +94,7 @@ class strata_pack_info(Structure):
     ]
 
 
-class strata_tokenizer_info(Structure):
+class strata_tokenizer_info(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("token_count", c_uint32),
@@ -55,7 +109,7 @@ class strata_tokenizer_info(Structure):
     ]
 
 
-class strata_encode_options(Structure):
+class strata_encode_options(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("special", c_uint32),
@@ -64,7 +118,7 @@ class strata_encode_options(Structure):
     ]
 
 
-class strata_decode_options(Structure):
+class strata_decode_options(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("special", c_uint32),
@@ -73,7 +127,7 @@ class strata_decode_options(Structure):
     ]
 
 
-class strata_sample_options(Structure):
+class strata_sample_options(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("top_k", c_uint32),
@@ -86,7 +140,7 @@ class strata_sample_options(Structure):
     ]
 
 
-class strata_layer_info(Structure):
+class strata_layer_info(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("heads", c_uint32),
@@ -107,7 +161,7 @@ class strata_layer_info(Structure):
     ]
 
 
-class strata_tensor_info(Structure):
+class strata_tensor_info(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("format", c_uint32),
@@ -121,7 +175,7 @@ class strata_tensor_info(Structure):
     ]
 
 
-class strata_metadata_info(Structure):
+class strata_metadata_info(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("type", c_uint32),
@@ -132,7 +186,7 @@ class strata_metadata_info(Structure):
     ]
 
 
-class strata_token_info(Structure):
+class strata_token_info(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("type", c_uint32),
@@ -143,7 +197,7 @@ class strata_token_info(Structure):
     ]
 
 
-class strata_device_facts(Structure):
+class strata_device_facts(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("compute_capability", c_uint32),
@@ -159,7 +213,7 @@ class strata_device_facts(Structure):
     ]
 
 
-class strata_plan_options(Structure):
+class strata_plan_options(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("kv_format", c_uint32),
@@ -177,7 +231,7 @@ class strata_plan_options(Structure):
     ]
 
 
-class strata_plan_info(Structure):
+class strata_plan_info(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("layer_count", c_uint32),
@@ -215,7 +269,7 @@ class strata_plan_info(Structure):
     ]
 
 
-class strata_plan_layer(Structure):
+class strata_plan_layer(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("path", c_uint32),
@@ -229,7 +283,7 @@ class strata_plan_layer(Structure):
     ]
 
 
-class strata_plan_shortfall(Structure):
+class strata_plan_shortfall(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("feasible", c_uint32),
@@ -240,7 +294,7 @@ class strata_plan_shortfall(Structure):
     ]
 
 
-class strata_session_options(Structure):
+class strata_session_options(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("thread_count", c_uint32),
@@ -261,7 +315,7 @@ class strata_session_options(Structure):
     ]
 
 
-class strata_progress(Structure):
+class strata_progress(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("layer", c_uint32),
@@ -276,7 +330,7 @@ class strata_progress(Structure):
 progress_fn = CFUNCTYPE(c_int32, c_void_p, POINTER(strata_progress))
 
 
-class strata_prefill_request(Structure):
+class strata_prefill_request(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("sequence_id", c_int32),
@@ -291,7 +345,7 @@ class strata_prefill_request(Structure):
     ]
 
 
-class strata_prefill_result(Structure):
+class strata_prefill_result(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("chunk_count", c_uint32),
@@ -301,7 +355,7 @@ class strata_prefill_result(Structure):
     ]
 
 
-class strata_session_stats(Structure):
+class strata_session_stats(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
         ("reserved0", c_uint32),

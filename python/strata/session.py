@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import threading
 from array import array
+from contextlib import contextmanager
 from ctypes import byref, c_float, c_int32, c_uint64, c_void_p
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Sequence, Type
+from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Optional, Sequence, Type
 
 from . import _structs as s
 from . import constants as c
@@ -134,6 +136,8 @@ class Session:
                  threads: int = 0, blas: bool = True, **plan_options: Unpack[PlanOptions]) -> None:
         self._handle: Optional[c_void_p] = None
         self._prefill: Optional[c_void_p] = None
+        self._lock = threading.Lock()
+        self._calls = 0
         if plan is not None and plan_options:
             raise ValueError("a plan is given: " + ", ".join(plan_options) + " say nothing to it")
         options = sized(s.strata_session_options)
@@ -149,8 +153,25 @@ class Session:
         self._handle = made
         self._vocabulary: int = library().strata_session_logits_count(made)
 
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        """While a prompt is read, in whatever thread, the session cannot be closed."""
+        with self._lock:
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._calls -= 1
+
     def close(self) -> None:
-        """Ends the session and frees what it owns."""
+        """Ends the session and frees what it owns. Not while a prompt is read."""
+        with self._lock:
+            if self._calls:
+                raise RuntimeError("a prompt is being read: the session cannot be closed")
+            self._free()
+
+    def _free(self) -> None:
         if self._prefill is not None:
             library().strata_prefill_destroy(self._prefill)
             self._prefill = None
@@ -211,22 +232,24 @@ class Session:
         "all" or "none"). `progress` is called once a layer; a true answer stops the prompt, which
         raises Cancelled, and so does an exception, which comes out of this call.
         """
-        ids = (c_int32 * len(tokens))(*tokens)
+        values = array("i", list(tokens))  # refuses what 32 bits do not hold
+        ids = (c_int32 * len(values)).from_buffer(values)
         mode = choice("logits", logits, _LOGITS)
-        rows = {c.LOGITS_LAST: 1, c.LOGITS_ALL: len(tokens), c.LOGITS_NONE: 0}[mode]
+        rows = {c.LOGITS_LAST: 1, c.LOGITS_ALL: len(values), c.LOGITS_NONE: 0}[mode]
         out = array("f", bytes(4 * rows * self._vocabulary))
         trampoline = _Trampoline(progress)
         request = sized(s.strata_prefill_request)
         request.sequence_id = sequence
         request.tokens = ids
-        request.token_count = len(tokens)
+        request.token_count = len(values)
         if rows:
             request.logits = (c_float * len(out)).from_buffer(out)
         request.logits_capacity = len(out)
         request.logits_mode = mode
         request.progress_fn = s.progress_fn(trampoline)
         result = sized(s.strata_prefill_result)
-        status = library().strata_prefill_run(self._ready(), byref(request), byref(result))
+        with self._call():
+            status = library().strata_prefill_run(self._ready(), byref(request), byref(result))
         if trampoline.raised is not None:
             raise trampoline.raised
         check(status)

@@ -77,7 +77,7 @@ class Tokenizer:
         The bytes that tokens stand for; they may begin or end within a character. `special`:
         control tokens are written out; `continued`: the tokens continue a text.
         """
-        ids = array("i", tokens)
+        ids = array("i", list(tokens))
         options = sized(s.strata_decode_options)
         options.special = special
         options.continued = continued

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The binding on a real pack: STRATA_TEST_PACK names it, STRATA_LIBRARY the library."""
 import array
+import ctypes
 import math
 import os
 import tempfile
@@ -269,6 +270,45 @@ class SessionTest(unittest.TestCase):
         with self.assertRaises(strata.StrataError) as caught:
             strata.Session(self.pack, device="cuda:99")
         self.assertEqual(caught.exception.status, constants.ERR_NO_DEVICE)
+
+    def test_numbers_that_do_not_fit_are_refused(self):
+        """Not cut to the bits that C has for them."""
+        with self.assertRaises(OverflowError):
+            self.session.prefill([1, 2 ** 32 + 1])
+        with self.assertRaises(OverflowError):
+            self.session.prefill([1], sequence=2 ** 32)
+        with self.assertRaises(ctypes.ArgumentError):
+            self.session.length(2 ** 32)
+        self.session.prefill([1, 2])
+        with self.assertRaises(ctypes.ArgumentError):
+            self.session.truncate(-1)
+        self.assertEqual(self.session.length(), 2)
+        for wrong in ({"context": 2 ** 64 + 64}, {"chunk": -1}, {"budget": -1},
+                      {"sequences": 2 ** 32 + 1}, {"facts": {"memory_bytes": -1}}):
+            with self.assertRaises(OverflowError, msg=wrong):
+                strata.Plan(self.pack, **wrong)
+        with self.assertRaises(OverflowError):
+            strata.Session(self.pack, threads=-1)
+        with self.assertRaises(ctypes.ArgumentError):
+            self.session.truncate(1.5)
+
+    def test_texts_with_a_nul_are_refused(self):
+        with self.assertRaises(ctypes.ArgumentError):
+            strata.Pack(PACK + "\0.gguf")
+        with self.assertRaises(ValueError):
+            strata.Session(self.pack, device="cpu\0:7")
+        with self.assertRaises(ValueError):
+            strata.Plan(self.pack, path="fp16\0,fused")
+
+    def test_closing_while_a_prompt_is_read_is_refused(self):
+        def close(_progress):
+            with self.assertRaises(RuntimeError):
+                self.session.close()
+
+        self.assertEqual(self.session.prefill(PROMPT, progress=close).read_tokens, len(PROMPT))
+        self.session.close()
+        with self.assertRaises(ValueError):
+            self.session.prefill(PROMPT)
 
     def test_the_pack_may_close_first(self):
         self.pack.close()
