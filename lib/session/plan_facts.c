@@ -20,10 +20,10 @@ typedef struct rates {
 /*
  * The H200's link, memory and products are measured; the others are datasheet peaks times the share
  * of the peak that is usual for each kind of kernel. The last line of defence is the caller's own
- * facts.
+ * facts. On the CPU, direct and fp16 are the same products.
  */
 static const rates typical[] = {
-    {0, 25e9, 1e-6, 20e9, 2e-6, 1e11, 5e10, {5e10, 5e10, 5e10, 6e10}, {1, 8, 8, 8}},
+    {0, 25e9, 1e-6, 20e9, 2e-6, 1e11, 5e10, {6e10, 5e10, 5e10, 6e10}, {8, 8, 8, 8}},
     {75, 12e9, 4e-6, 0.30e12, 4e-6, 3e13, 2e13, {2e12, 5e13, 2.5e13, 2.5e13}, {1, 48, 48, 96}},
     {80, 24e9, 4e-6, 1.5e12, 4e-6, 2e14, 1.6e14, {8e12, 2.4e14, 1.4e14, 1.8e14}, {1, 64, 64, 96}},
     {86, 24e9, 4e-6, 0.85e12, 4e-6, 5e13, 6e13, {4e12, 1.3e14, 7e13, 4.5e13}, {1, 48, 48, 96}},
