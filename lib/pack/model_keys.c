@@ -77,8 +77,8 @@ strata_status strata__model_float(const strata__model *model, const char *suffix
         return required ? fail_missing(key) : STRATA_OK;
     if (value.type == STRATA__VALUE_ARRAY || strata__value_float64(&value, 0, &number) != STRATA_OK)
         return fail_type(&value, "a float");
-    /* Written so that a NaN fails. */
-    if (!(number > lowest) || !isfinite((float)number))
+    /* As it is kept, for the bound may be lost to rounding; written so that a NaN fails. */
+    if (!((float)number > lowest) || !isfinite((float)number))
         return strata__fail(STRATA_ERR_FORMAT,
                             "key %s: expected a finite number above %g, found %g", key, lowest,
                             number);

@@ -134,9 +134,19 @@ strata_status strata__rope_build(strata__model *model)
     if (!frequencies)
         return strata__fail_memory(bytes, "the rotary frequencies");
     fill(&scale, model->rope_width, factors, frequencies);
+    for (uint32_t i = 0; i < model->rope_width / 2; i++)
+        if (!isfinite(frequencies[i]))
+            return strata__fail(STRATA_ERR_FORMAT,
+                                "keys %s.rope.*: the frequency of pair %" PRIu32
+                                " is no finite number",
+                                model->architecture->name, i);
     model->rope_magnitude = scale.attention_factor;
     if (scale.extrapolation > 0 && scale.factor > 1)
         model->rope_magnitude *= (float)(1 + 0.1 * log(scale.factor));
+    if (!isfinite(model->rope_magnitude))
+        return strata__fail(STRATA_ERR_FORMAT,
+                            "keys %s.rope.*: the factor of cosine and sine is no finite number",
+                            model->architecture->name);
     model->geometry->rope_table_count = 1;
     model->geometry->rope_frequencies[0] = frequencies;
     return STRATA_OK;

@@ -138,11 +138,20 @@ static const struct {
 
 static void floats(void **state)
 {
+    /* Values that only float64 tells from the bound. */
+    static const double close[] = {1 + 1e-12, 1e-300};
+    static const char *const keys[] = {"qwen3moe.rope.freq_base",
+                                       "qwen3moe.attention.layer_norm_rms_epsilon"};
     (void)state;
     for (size_t i = 0; i < sizeof float_cases / sizeof float_cases[0]; i++) {
         gguf_builder *builder = gguf_model(float_cases[i].architecture);
         gguf_f32(builder, float_cases[i].key, float_cases[i].value);
         expect_model_refused(builder, float_cases[i].status, float_cases[i].key);
+    }
+    for (int i = 0; i < 2; i++) {
+        gguf_builder *builder = gguf_model("qwen3moe");
+        gguf_raw(builder, keys[i], 12, &close[i], sizeof close[i]);
+        expect_model_refused(builder, STRATA_ERR_FORMAT, keys[i]);
     }
 }
 

@@ -80,6 +80,21 @@ static void yarn(void **state)
     check(builder, wanted, 1 + 0.1 * log(32));
 }
 
+/* Each value is one that may be, and what they make together is not. */
+static void out_of_range(void **state)
+{
+    gguf_builder *builder = gguf_model("qwen3moe");
+    (void)state;
+    gguf_string(builder, "qwen3moe.rope.scaling.type", "linear");
+    gguf_f32(builder, "qwen3moe.rope.scaling.factor", 1e-40f);
+    expect_model_refused(builder, STRATA_ERR_FORMAT, "the frequency of pair 0 is no finite number");
+    builder = gguf_model("qwen3moe");
+    gguf_string(builder, "qwen3moe.rope.scaling.type", "yarn");
+    gguf_f32(builder, "qwen3moe.rope.scaling.factor", 4);
+    gguf_f32(builder, "qwen3moe.rope.scaling.attn_factor", 3.2e38f);
+    expect_model_refused(builder, STRATA_ERR_FORMAT, "cosine and sine is no finite number");
+}
+
 static void factors(void **state)
 {
     gguf_builder *builder = gguf_model("llama");
@@ -95,10 +110,8 @@ static void factors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(default_base),
-        cmocka_unit_test(linear_and_none),
-        cmocka_unit_test(yarn),
-        cmocka_unit_test(factors),
+        cmocka_unit_test(default_base), cmocka_unit_test(linear_and_none), cmocka_unit_test(yarn),
+        cmocka_unit_test(factors),      cmocka_unit_test(out_of_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
