@@ -98,6 +98,10 @@ bool device_facts_read(const char *path, strata_device_facts *facts)
     }
     if (!good)
         tool_message("%s:%u: not a device fact: %s", path, number, line);
+    if (ferror(file)) {
+        tool_message("%s: cannot be read", path);
+        good = false;
+    }
     fclose(file);
     return good;
 }

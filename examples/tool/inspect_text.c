@@ -11,10 +11,11 @@ static void write_head(const inspection *all, FILE *out)
 {
     const strata_pack_info *info = &all->info;
     fprintf(out, "%s\n", all->path);
-    fprintf(out, "  architecture  %s%s%s\n", info->architecture, info->name[0] ? ", " : "",
-            info->name);
-    fprintf(out, "  runnable      %s%s\n", info->runnable ? "yes" : "no: ", info->runnable_reason);
-    fprintf(out, "  file          %s, %" PRIu64 " tensors, %" PRIu64 " metadata entries\n",
+    fputs("  architecture  ", out);
+    text_model(out, info);
+    fprintf(out, "\n  runnable      %s", info->runnable ? "yes" : "no: ");
+    text_show(out, info->runnable_reason);
+    fprintf(out, "\n  file          %s, %" PRIu64 " tensors, %" PRIu64 " metadata entries\n",
             text_of_bytes(info->file_bytes).text, info->tensor_count, info->metadata_count);
     if (info->token_count)
         fprintf(out, "  vocabulary    %" PRIu64 " tokens\n", info->token_count);

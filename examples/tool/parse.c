@@ -150,8 +150,8 @@ token_source parse_token_file(const char *path, token_list *out)
     token_source source = TOKENS_UNREADABLE;
     uint64_t bytes;
     char *text = parse_read_file(path, &bytes);
-    if (text)
-        source = parse_tokens(text, out);
+    if (text) /* a NUL is no separator, nor the end of a file */
+        source = strlen(text) == bytes ? parse_tokens(text, out) : TOKENS_MALFORMED;
     free(text);
     return source;
 }

@@ -61,10 +61,10 @@ void prefill_answer_text(const prefill_answer *answer, uint64_t top, FILE *out)
     const strata_pack_info *info = &answer->info;
     candidate *next = calloc(top + 1, sizeof *next);
     uint64_t count = next ? likeliest(last_logits(answer), answer->logits_count, top, next) : 0;
-    fprintf(out, "pack    %s: %s%s%s, %u layers, %u experts a layer, %u for a token, %s\n",
-            answer->pack_path, info->architecture, info->name[0] ? ", " : "", info->name,
-            info->layer_count, info->expert_count, info->experts_per_token,
-            text_of_bytes(info->file_bytes).text);
+    fprintf(out, "pack    %s: ", answer->pack_path);
+    text_model(out, info);
+    fprintf(out, ", %u layers, %u experts a layer, %u for a token, %s\n", info->layer_count,
+            info->expert_count, info->experts_per_token, text_of_bytes(info->file_bytes).text);
     write_prompt(answer, out);
     fprintf(out, "read    %.3f s on %s, %.0f tokens/s, %u chunk%s, %s of device memory\n",
             (double)answer->result.wall_ns * 1e-9, answer->device, tokens_per_second(answer),

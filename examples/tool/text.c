@@ -24,26 +24,51 @@ size_text text_of_bytes(uint64_t bytes)
     return size;
 }
 
-void text_quote(FILE *out, const char *bytes, uint64_t count)
+/* Bytes of a character that is shown as it is: none of a control or of what is no UTF-8. */
+static uint32_t shown_length(const char *bytes, uint64_t count)
 {
-    uint64_t i = 0;
-    fputc('"', out);
-    while (i < count) {
-        unsigned char c = (unsigned char)bytes[i];
-        uint32_t length = utf8_length(bytes + i, count - i);
-        if (length > 1)
+    uint32_t length = utf8_length(bytes, count);
+    unsigned char first = (unsigned char)bytes[0];
+    if (length == 1 && (first < 0x20 || first == 0x7f))
+        return 0;
+    /* U+0080 to U+009F are controls to a terminal too. */
+    return length == 2 && first == 0xc2 && (unsigned char)bytes[1] < 0xa0 ? 0 : length;
+}
+
+static void write_escaped(FILE *out, const char *bytes, uint64_t count, const char *marked)
+{
+    for (uint64_t i = 0; i < count;) {
+        uint32_t length = shown_length(bytes + i, count - i);
+        if (length == 1 && strchr(marked, bytes[i]))
+            fprintf(out, "\\%c", bytes[i]);
+        else if (length)
             fwrite(bytes + i, 1, length, out);
-        else if (c == '"' || c == '\\')
-            fprintf(out, "\\%c", c);
-        else if (c == '\n')
+        else if (bytes[i] == '\n')
             fputs("\\n", out);
-        else if (length == 0 || c < 0x20 || c == 0x7f)
-            fprintf(out, "\\x%02x", c);
         else
-            fputc(c, out);
+            fprintf(out, "\\x%02x", (unsigned char)bytes[i]);
         i += length ? length : 1;
     }
+}
+
+void text_quote(FILE *out, const char *bytes, uint64_t count)
+{
     fputc('"', out);
+    write_escaped(out, bytes, count, "\"\\");
+    fputc('"', out);
+}
+
+void text_show(FILE *out, const char *text)
+{
+    write_escaped(out, text, strlen(text), "");
+}
+
+void text_model(FILE *out, const strata_pack_info *info)
+{
+    text_show(out, info->architecture);
+    if (info->name[0])
+        fputs(", ", out);
+    text_show(out, info->name);
 }
 
 /* Appends one token's text to a growing buffer; 0 on failure. */

@@ -18,6 +18,12 @@ size_text text_of_bytes(uint64_t bytes);
 /* In double quotes on one line: controls and bytes that are no UTF-8 are escaped. */
 void text_quote(FILE *out, const char *bytes, uint64_t count);
 
+/* On one line, without quotes: a file's text cannot steer the terminal. */
+void text_show(FILE *out, const char *text);
+
+/* "ARCHITECTURE, NAME", or the architecture alone. */
+void text_model(FILE *out, const strata_pack_info *info);
+
 /* The text of tokens in a vocabulary, one after another; heap memory, or NULL when there is none.
  */
 char *text_of_tokens(const strata_pack *pack, const int32_t *tokens, uint64_t count,

@@ -4,14 +4,17 @@
 #include <stdarg.h>
 
 #include "json.h"
+#include "text.h"
 
 void tool_message(const char *format, ...)
 {
+    char text[2048];
     va_list args;
-    fputs("strata: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    fputs("strata: ", stderr);
+    text_show(stderr, text);
     fputc('\n', stderr);
 }
 

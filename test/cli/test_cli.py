@@ -10,6 +10,7 @@ import os
 import pathlib
 import pty
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -181,6 +182,44 @@ class FailureTest(unittest.TestCase):
         self.assertIn("cannot write", done.stderr)
 
 
+class HostileTextTest(unittest.TestCase):
+    """What a file says is shown, and steers no terminal."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.pack = pathlib.Path(folder.name) / "hostile.gguf"
+        evil = b"a\x1b[2J\xc2\x9b1m\x07\xff\xc3\xa9"
+        self.shown = "a\\x1b[2J\\xc2\\x9b1m\\x07\\xff\u00e9"
+        entries = {b"general.architecture": b"llama", b"general.name": evil,
+                   b"tokenizer.ggml.model": evil}
+        data = b"GGUF" + struct.pack("<IQQ", 3, 1, len(entries) + 1)
+        for key, value in entries.items():
+            data += self.text(key) + struct.pack("<I", 8) + self.text(value)
+        data += self.text(b"tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, 1)
+        data += self.text(b"a") + self.text(b"t") + struct.pack("<IQIQ", 1, 8, 0, 0)
+        self.pack.write_bytes(data + bytes(-len(data) % 32 + 32))
+
+    @staticmethod
+    def text(data):
+        return struct.pack("<Q", len(data)) + data
+
+    def test_on_standard_output(self):
+        done = run("inspect", str(self.pack), encoding="utf-8")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("llama, " + self.shown + "\n", done.stdout)
+        self.assertNotIn("\x1b", done.stdout)
+
+    def test_in_messages(self):
+        done = run("inspect", "/no/\x1b[31msuch.gguf", encoding="utf-8")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("/no/\\x1b[31msuch.gguf", done.stderr)
+        done = run("tokenize", str(self.pack), "--text", "a", encoding="utf-8")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("tokenizer.ggml.model", done.stderr)
+        self.assertNotIn("\x1b", done.stderr)
+
+
 class InspectTest(unittest.TestCase):
     def test_text(self):
         done = run("inspect", PACK)
@@ -347,6 +386,9 @@ class PlanTest(unittest.TestCase):
             done = run("plan", PACK, "--device-facts", str(facts))
             self.assertEqual(done.returncode, 1)
             self.assertIn("facts:1: not a device fact: speed = 3", done.stderr)
+            done = run("plan", PACK, "--device-facts", folder)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(folder + ": cannot be read", done.stderr)
 
     def test_save_and_run(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -404,6 +446,10 @@ class PrefillTest(unittest.TestCase):
         path = self.folder / "tokens.txt"
         path.write_text(TOKENS.replace(",", "\n") + "\n")
         self.assertEqual(self.logits("--tokens-file", str(path)), listed)
+        path.write_bytes(b"3,4\0,5")
+        done = run("prefill", PACK, "--tokens-file", str(path))
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("not a list of token ids", done.stderr)
         piped = run("prefill", PACK, "--json", "--kv", "f32", "--no-blas", "--tokens-file", "-",
                     input=TOKENS)
         self.assertEqual(json.loads(piped.stdout)["prompt"]["token_count"], 8)
