@@ -114,6 +114,10 @@ typedef struct strata_token_info {
 /**
  * Opens a pack. Tensor data is not read. A split pack is opened by its first file.
  *
+ * The files are mapped and must stay as they are until nothing uses the pack: one that another
+ * program cuts short ends the process with SIGBUS when the part that is gone is read, and one that
+ * is written to is read as it is then. Replacing a file by renaming another over it is safe.
+ *
  * @param context kept alive by the pack
  * @param path    UTF-8, NUL-terminated
  * @param out     the caller's, to be closed; NULL on failure

@@ -51,7 +51,7 @@ STRATA_API uint64_t strata_prefill_bytes(const strata_session *session);
 STRATA_API STRATA_NODISCARD strata_status strata_prefill_create(
     strata_session *session, const strata_prefill_options *options, strata_prefill **out);
 
-/** Frees what it owns. NULL is legal. */
+/** Frees what it owns. Not while a prompt is read, nor from its callbacks. NULL is legal. */
 STRATA_API void strata_prefill_destroy(strata_prefill *prefill);
 
 /** How far a prompt is. */

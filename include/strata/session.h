@@ -82,7 +82,8 @@ STRATA_API void strata_session_options_init(strata_session_options *options, uin
 STRATA_API STRATA_NODISCARD strata_status strata_session_create(
     strata_pack *pack, const strata_session_options *options, strata_session **out);
 
-/** Ends a session and frees what it owns. Not while a call on it runs. NULL is legal. */
+/** Ends a session and frees what it owns. Not while a call on it runs, nor from its callbacks. NULL
+ * is legal. */
 STRATA_API void strata_session_destroy(strata_session *session);
 
 /** Asks a running call to stop with STRATA_ERR_CANCELLED within a layer. Any thread; holds until
