@@ -69,6 +69,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &a->run;
+        state->child_inputs[1] = &a->run;
         return 0;
     case KEY_JSON:
         a->json = true;
@@ -341,7 +342,8 @@ static int compare(comparison *c, strata_pack *pack)
 
 int cmd_compare(int argc, char **argv)
 {
-    static const struct argp_child children[] = {{&run_argp, 0, 0, 0}, {0}};
+    static const struct argp_child children[] = {
+        {&prompt_argp, 0, 0, 0}, {&run_argp, 0, 0, 0}, {0}};
     static const struct argp parser = {option_table,
                                        parse_option,
                                        "PACK",

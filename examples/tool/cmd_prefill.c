@@ -38,6 +38,8 @@ static void check(const arguments *a, const struct argp_state *state)
     if (!a->pack)
         argp_error(state, "name a pack");
     run_options_check(&a->run, state);
+    if (a->plan_path && run_options_plan(&a->run))
+        argp_error(state, "--plan has budget, context, chunk, path, kv and experts of its own");
     if (a->all_logits && !a->logits_path)
         argp_error(state, "--all-logits goes with --logits FILE");
 }
@@ -48,6 +50,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &a->run;
+        state->child_inputs[1] = &a->run;
         return 0;
     case KEY_JSON:
         a->json = true;
@@ -146,7 +149,8 @@ static int answer_prompt(const arguments *a, strata_pack *pack, prefill_answer *
 
 int cmd_prefill(int argc, char **argv)
 {
-    static const struct argp_child children[] = {{&run_argp, 0, 0, 0}, {0}};
+    static const struct argp_child children[] = {
+        {&prompt_argp, 0, 0, 0}, {&run_argp, 0, 0, 0}, {0}};
     static const struct argp parser = {option_table,
                                        parse_option,
                                        "PACK",

@@ -28,7 +28,7 @@ enum {
     KEY_SEED
 };
 
-static const struct argp_option option_table[] = {
+static const struct argp_option prompt_table[] = {
     {0, 0, 0, 0, "Prompt (one of the four):", 1},
     {"tokens", KEY_TOKENS, "IDS", 0, "Token ids, separated by commas", 1},
     {"tokens-file", KEY_TOKENS_FILE, "FILE", 0, "Token ids from a file, - for standard input", 1},
@@ -36,6 +36,10 @@ static const struct argp_option option_table[] = {
     {"special", KEY_SPECIAL, 0, 0, "With --text: texts of control tokens are these tokens", 1},
     {"random", KEY_RANDOM, "N", 0, "N random token ids", 1},
     {"seed", KEY_SEED, "N", 0, "Seed of --random, 1 by default", 1},
+    {0},
+};
+
+static const struct argp_option run_table[] = {
     {0, 0, 0, 0, "Where and how to run:", 2},
     {"device", KEY_DEVICE, "NAME", 0, "cpu (default), cuda:0, ...", 2},
     {"budget", KEY_BUDGET, "BYTES", 0, "Device memory to stay within: 12GiB, 8G, plain bytes", 2},
@@ -113,7 +117,7 @@ static error_t parse_prompt_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state)
+static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 {
     static const char *const kv_names[] = {"f16", "q8_0", "f32", NULL};
     static const char *const level_names[] = {"best", "sm80", NULL};
@@ -157,11 +161,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         options->kernel_level = choice(arg, level_names, state, "kernel-level") ? 80 : 0;
         return 0;
     default:
-        return parse_prompt_option(key, arg, state);
+        return ARGP_ERR_UNKNOWN;
     }
 }
 
-const struct argp run_argp = {option_table, parse_option, 0, 0, 0, 0, 0};
+const struct argp prompt_argp = {prompt_table, parse_prompt_option, 0, 0, 0, 0, 0};
+const struct argp run_argp = {run_table, parse_run_option, 0, 0, 0, 0, 0};
 
 void run_options_check(const run_options *options, const struct argp_state *state)
 {
@@ -223,6 +228,12 @@ bool run_options_profile(const run_options *options, strata_session_options *ses
         return false;
     session->profile = *out;
     return true;
+}
+
+bool run_options_plan(const run_options *options)
+{
+    return options->budget_bytes || options->host_budget_bytes || options->context_tokens ||
+           options->chunk_tokens || options->kv_format || options->experts || options->path;
 }
 
 void run_options_apply(const run_options *options, uint64_t prompt_tokens,

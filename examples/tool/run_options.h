@@ -33,7 +33,8 @@ typedef struct run_options {
     uint64_t seed;
 } run_options;
 
-/* A child for a command's argp; its input is a run_options. */
+/* Children for a command's argp, whose input is a run_options: the prompt; where and how to run. */
+extern const struct argp prompt_argp;
 extern const struct argp run_argp;
 
 /* Fails as a usage error unless exactly one prompt was given. */
@@ -45,6 +46,9 @@ bool run_options_prompt(const run_options *options, const strata_pack *pack, uin
 
 /* The options' profile into `session`, to be freed after the session is made; false, and told. */
 bool run_options_profile(const run_options *options, strata_session_options *session, void **out);
+
+/* An option was given that a plan is made for, and that a saved plan has already. */
+bool run_options_plan(const run_options *options);
 
 /*
  * Fills session and plan options for a prompt; `session` points to `plan`. The context holds the

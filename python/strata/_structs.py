@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: MIT
 """The public structures, field by field as the C headers have them."""
+from __future__ import annotations
+
 import operator
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_float, c_int32,
                     c_uint32, c_uint64, c_void_p)
+from typing import Any
 
 
 class int32:
     """An argument of 32 bits with a sign. What does not fit is refused: ctypes would cut it."""
 
-    kind, lowest, highest = c_int32, -2 ** 31, 2 ** 31 - 1
+    kind: Any = c_int32
+    lowest, highest = -2 ** 31, 2 ** 31 - 1
 
     @classmethod
-    def from_param(cls, value):
+    def from_param(cls, value: Any) -> Any:
         """The argument as ctypes passes it on."""
         number = operator.index(value)
         if not cls.lowest <= number <= cls.highest:
@@ -22,34 +26,37 @@ class int32:
 class uint32(int32):
     """An argument of 32 bits without a sign."""
 
-    kind, lowest, highest = c_uint32, 0, 2 ** 32 - 1
+    kind: Any = c_uint32
+    lowest, highest = 0, 2 ** 32 - 1
 
 
 class uint64(int32):
     """An argument of 64 bits without a sign."""
 
-    kind, lowest, highest = c_uint64, 0, 2 ** 64 - 1
+    kind: Any = c_uint64
+    lowest, highest = 0, 2 ** 64 - 1
 
 
 class text:
     """An argument that ends with a NUL: one within it is refused, where C would stop reading."""
 
     @classmethod
-    def from_param(cls, value):
+    def from_param(cls, value: bytes | None) -> Any:
         """The argument as ctypes passes it on."""
         if value is not None and b"\0" in value:
             raise ValueError("embedded null byte")
         return c_char_p(value)
 
 
-_CHECKED = {c_int32: int32, c_uint32: uint32, c_uint64: uint64, c_char_p: text}
+_CHECKED: dict[Any, Any] = {c_int32: int32, c_uint32: uint32, c_uint64: uint64, c_char_p: text}
 
 
 class _Record(Structure):
     """Fields take what fits them, as arguments do."""
 
-    def __setattr__(self, name, value):
-        check = _CHECKED.get(dict(self._fields_).get(name))
+    def __setattr__(self, name: str, value: Any) -> None:
+        kinds: dict[str, Any] = {field[0]: field[1] for field in self._fields_}
+        check = _CHECKED.get(kinds.get(name))
         if check is not None:
             try:
                 value = check.from_param(value).value

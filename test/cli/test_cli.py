@@ -74,6 +74,12 @@ class UsageTest(unittest.TestCase):
                               ("--seed", "1.5"), ("--top", "many"), ("--host-budget", "")]:
             self.assert_usage(option + ":", "prefill", PACK, "--random", "3", option, value)
 
+    def test_a_saved_plan_takes_no_other_options(self):
+        for option in (["--budget", "1M"], ["--context", "9"], ["--chunk", "8"], ["--path", "fp16"]):
+            done = run("prefill", PACK, "--tokens", "1", "--plan", "x", *option)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--plan", done.stderr)
+
     def test_all_logits_wants_a_file(self):
         self.assert_usage("--all-logits goes with --logits", "prefill", PACK, "--random", "3",
                           "--all-logits")
@@ -269,6 +275,9 @@ class BenchTest(unittest.TestCase):
                 self.assertEqual(stats["prompt_tokens"], 3 * 8)
             # A profile that is there and cannot be read is told.
             self.assertEqual(run("bench", PACK, "--prompts", "8", "--profile", folder).returncode, 1)
+
+    def test_prompts_are_its_own(self):
+        self.assertEqual(run("bench", PACK, "--tokens", "1,2").returncode, 2)
 
     def test_bad_lengths(self):
         for lengths in ("", "0", "8,x", "-4"):
