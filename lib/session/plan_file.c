@@ -1,45 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 #include "session/plan_file.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/error.h"
+#include "base/file.h"
 
 /* Saved plans are smaller; a larger file is not read further. */
 enum { MOST_BYTES = 1 << 17 };
-
-static strata_status fail_io(const char *what, const char *path)
-{
-    char reason[128] = "";
-    if (strerror_r(errno, reason, sizeof reason) != 0)
-        snprintf(reason, sizeof reason, "error %d", errno);
-    return strata__fail(STRATA_ERR_IO, "%s: cannot %s the plan: %s", path, what, reason);
-}
-
-static strata_status write_file(const char *path, const void *data, uint64_t bytes)
-{
-    FILE *file = fopen(path, "wb");
-    bool good;
-    if (!file)
-        return fail_io("create", path);
-    good = fwrite(data, 1, bytes, file) == bytes;
-    if (fclose(file) == 0 && good)
-        return STRATA_OK;
-    return fail_io("write", path);
-}
 
 strata_status strata__plan_save_path(const strata_plan *plan, const char *path)
 {
     const strata__allocator *allocator = &plan->context->allocator;
     uint64_t bytes = strata__plan_save(plan, NULL, 0);
     void *data = strata__alloc(allocator, bytes);
+    strata__file_writer writer;
     strata_status status;
     if (!data)
         return strata__fail_memory(bytes, "a saved plan");
     strata__plan_save(plan, data, bytes);
-    status = write_file(path, data, bytes);
+    status = strata__file_begin(&writer, allocator, path, "the plan");
+    if (status == STRATA_OK)
+        status = strata__file_write(&writer, data, bytes);
+    if (status == STRATA_OK)
+        status = strata__file_commit(&writer);
+    strata__file_discard(&writer);
     strata__free(allocator, data, bytes);
     return status;
 }
@@ -52,14 +37,14 @@ strata_status strata__plan_load_path(strata__pack *pack, const char *path, strat
     uint64_t bytes = 0;
     void *data;
     if (!file)
-        return fail_io("open", path);
+        return strata__file_fail(path, "open", "the plan");
     data = strata__alloc(allocator, MOST_BYTES);
     if (!data)
         status = strata__fail_memory(MOST_BYTES, "a saved plan");
     else
         bytes = fread(data, 1, MOST_BYTES, file);
     if (data && ferror(file))
-        status = fail_io("read", path);
+        status = strata__file_fail(path, "read", "the plan");
     fclose(file);
     if (status == STRATA_OK)
         status = strata__plan_load(pack, data, bytes, out);
