@@ -95,7 +95,24 @@ static strata_status add_shard(strata__pack *pack, int64_t number, int64_t count
     return status;
 }
 
-static strata_status open_shard(strata__pack *pack, int64_t number, int64_t count)
+/* Tensors of all files together, as one of them says; -1: it does not. All must say the same. */
+static strata_status read_tensor_count(const strata__shard *shard, const strata__list *values,
+                                       int64_t *inout_tensors)
+{
+    int64_t found = -1;
+    strata_status status = read_number(shard, values, "split.tensors.count", 0, INT64_MAX, &found);
+    if (status != STRATA_OK || found < 0)
+        return status;
+    if (*inout_tensors >= 0 && found != *inout_tensors)
+        return strata__fail(STRATA_ERR_FORMAT,
+                            "%s: split.tensors.count is %" PRId64 ", in the files before %" PRId64,
+                            shard->name, found, *inout_tensors);
+    *inout_tensors = found;
+    return STRATA_OK;
+}
+
+static strata_status open_shard(strata__pack *pack, int64_t number, int64_t count,
+                                int64_t *inout_tensors)
 {
     strata__list values = {.item_bytes = sizeof(strata__value)};
     strata__shard *shard = NULL;
@@ -110,6 +127,8 @@ static strata_status open_shard(strata__pack *pack, int64_t number, int64_t coun
                               "%s: expected split.no %" PRId64 " of %" PRId64 ", found %" PRId64
                               " of %" PRId64,
                               shard->name, number, count, found_number, found_count);
+    if (status == STRATA_OK)
+        status = read_tensor_count(shard, &values, inout_tensors);
     strata__list_release(&values, strata__pack_allocator(pack));
     return status;
 }
@@ -121,11 +140,11 @@ strata_status strata__split_open(strata__pack *pack)
     strata_status status = read_split_keys(first, &pack->values, &number, &count);
     if (status != STRATA_OK || count == 1)
         return status;
-    status = read_number(first, &pack->values, "split.tensors.count", 0, INT64_MAX, &tensors);
+    status = read_tensor_count(first, &pack->values, &tensors);
     if (status == STRATA_OK)
         status = check_first(pack, number, count);
     for (int64_t i = 1; status == STRATA_OK && i < count; i++)
-        status = open_shard(pack, i, count);
+        status = open_shard(pack, i, count, &tensors);
     if (status == STRATA_OK && tensors >= 0 && tensors != pack->tensors.count)
         return strata__fail(STRATA_ERR_FORMAT,
                             "%s: split.tensors.count is %" PRId64 ", the files hold %" PRIu32

@@ -200,9 +200,15 @@ static void faults_of_the_set(void **state)
     write_set(files);
     refused("m-00001-of-00003.gguf", STRATA_ERR_FORMAT, "tensor blk.0.attn_q.weight appears twice");
     files = split_model();
-    split_keys(files.files[0], 0, 3, 5);
+    for (uint16_t i = 0; i < 3; i++)
+        split_keys(files.files[i], i, 3, 5);
     write_set(files);
     refused("m-00001-of-00003.gguf", STRATA_ERR_FORMAT, "split.tensors.count is 5, the files hold");
+    files = split_model();
+    split_keys(files.files[2], 2, 3, 5);
+    write_set(files);
+    refused("m-00001-of-00003.gguf", STRATA_ERR_FORMAT,
+            "m-00003-of-00003.gguf: split.tensors.count is 5, in the files before");
     files = split_model();
     gguf_string(files.files[0], "split.count", "3");
     write_set(files);
