@@ -196,7 +196,8 @@ static void faults_of_the_set(void **state)
             "m-00003-of-00003.gguf: expected split.no 2 of 3, found 1 of 3");
     files = split_model();
     gguf_add(files.files[2], "blk.0.attn_q.weight", 0, 64, 64, 0);
-    split_keys(files.files[0], 0, 3, 28);
+    for (uint16_t i = 0; i < 3; i++)
+        split_keys(files.files[i], i, 3, 28);
     write_set(files);
     refused("m-00001-of-00003.gguf", STRATA_ERR_FORMAT, "tensor blk.0.attn_q.weight appears twice");
     files = split_model();
