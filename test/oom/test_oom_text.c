@@ -16,36 +16,9 @@
 
 #include <strata/strata.h>
 
+#include "oom/book.h"
+
 static const char *folder;
-
-typedef struct book {
-    uint64_t live_bytes;
-    uint64_t live_count;
-    uint64_t count;   /* allocations so far */
-    uint64_t fail_at; /* the allocation that fails, from 1; 0: none */
-} book;
-
-static void *book_alloc(void *user_data, uint64_t bytes, uint64_t alignment)
-{
-    book *b = user_data;
-    void *pointer = NULL;
-    if (++b->count == b->fail_at)
-        return NULL;
-    if (posix_memalign(&pointer, alignment < sizeof(void *) ? sizeof(void *) : alignment,
-                       bytes ? bytes : 1) != 0)
-        return NULL;
-    b->live_bytes += bytes;
-    b->live_count++;
-    return pointer;
-}
-
-static void book_free(void *user_data, void *pointer, uint64_t bytes)
-{
-    book *b = user_data;
-    b->live_bytes -= bytes;
-    b->live_count--;
-    free(pointer);
-}
 
 /* A long word, ill-formed bytes, and enough words for the cache. */
 static strata_status encode(const strata_tokenizer *tokenizer, uint64_t *out_count)
