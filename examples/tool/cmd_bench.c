@@ -6,20 +6,20 @@
 #include <time.h>
 
 #include "json.h"
+#include "option_values.h"
 #include "run_options.h"
 #include "stats.h"
 #include "tool.h"
 
-enum { KEY_JSON = 0x200, KEY_PROMPTS, KEY_REPEAT, KEY_COLD };
+enum { KEY_PROMPTS = 0x200, KEY_REPEAT, KEY_COLD };
 enum { MAX_PROMPTS = 32, MAX_REPEATS = 101 };
 
 static const struct argp_option option_table[] = {
-    {0, 0, 0, 0, "Measurement:", 3},
-    {"prompts", KEY_PROMPTS, "LENGTHS", 0, "Prompt lengths in tokens, 512,4096 by default", 3},
+    {0, 0, 0, 0, "Measurement:", 1},
+    {"prompts", KEY_PROMPTS, "LENGTHS", 0, "Prompt lengths in tokens, 512,4096 by default", 1},
     {"repeat", KEY_REPEAT, "N", 0, "Timed readings of each length after one untimed, 3 by default",
-     3},
-    {"cold", KEY_COLD, 0, 0, "The expert cache is emptied before every reading", 3},
-    {"json", KEY_JSON, 0, 0, "One JSON object on standard output", 3},
+     1},
+    {"cold", KEY_COLD, 0, 0, "The expert cache is emptied before every reading", 1},
     {0},
 };
 
@@ -34,10 +34,9 @@ typedef struct measurement {
 
 typedef struct arguments {
     run_options run;
-    const char *pack;
+    pack_arguments in;
     const char *prompts;
     uint64_t repeats;
-    bool json;
     bool cold;
     uint64_t start_ns; /* before the pack is opened */
 } arguments;
@@ -61,10 +60,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     arguments *a = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->run;
-        return 0;
-    case KEY_JSON:
-        a->json = true;
+        state->child_inputs[0] = &a->in;
+        state->child_inputs[1] = &a->run;
         return 0;
     case KEY_COLD:
         a->cold = true;
@@ -75,15 +72,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_REPEAT:
         if (!parse_u64(arg, &a->repeats) || a->repeats < 1 || a->repeats > MAX_REPEATS)
             argp_error(state, "--repeat: \"%s\" is not a number from 1 to %d", arg, MAX_REPEATS);
-        return 0;
-    case ARGP_KEY_ARG:
-        if (a->pack)
-            argp_error(state, "one pack only");
-        a->pack = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (!a->pack)
-            argp_error(state, "name a pack");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -199,7 +187,7 @@ static void write_json(const bench *b)
     json_writer writer;
     json_start(&writer, stdout);
     json_object(&writer, NULL);
-    json_string(&writer, "pack", b->arguments->pack);
+    json_string(&writer, "pack", b->arguments->in.pack);
     json_string(&writer, "device", b->arguments->run.device ? b->arguments->run.device : "cpu");
     json_u64(&writer, "device_bytes", b->stats.device_bytes);
     json_u64(&writer, "host_bytes", b->stats.host_bytes);
@@ -251,17 +239,17 @@ static int run(bench *b, strata_pack *pack)
     if (status == STRATA_OK)
         status = prepare(b, pack, &info);
     if (status != STRATA_OK)
-        return tool_fail("cannot make a session", status, a->json);
+        return tool_fail("cannot make a session", status, a->in.json);
     for (uint64_t i = 0; i < b->count && status == STRATA_OK; i++)
         status = measure(b, b->lengths[i], &b->results[i]);
     b->stats.struct_size = sizeof b->stats;
     if (status == STRATA_OK)
         status = strata_session_stats_get(b->session, &b->stats);
     if (status != STRATA_OK)
-        return tool_fail("cannot read a prompt", status, a->json);
+        return tool_fail("cannot read a prompt", status, a->in.json);
     if (a->run.profile_path && !profile_write(a->run.profile_path, b->session))
         return TOOL_FAILED;
-    if (a->json)
+    if (a->in.json)
         write_json(b);
     else
         write_text(b);
@@ -270,7 +258,7 @@ static int run(bench *b, strata_pack *pack)
 
 int cmd_bench(int argc, char **argv)
 {
-    static const struct argp_child children[] = {{&run_argp, 0, 0, 0}, {0}};
+    static const struct argp_child children[] = {{&pack_argp, 0, 0, 0}, {&run_argp, 0, 0, 0}, {0}};
     static const struct argp parser = {
         option_table, parse_option, "PACK", "Measures how fast prompts are read.", children, 0, 0};
     arguments a = {.prompts = "512,4096", .repeats = 3, .start_ns = now_ns()};
@@ -284,7 +272,7 @@ int cmd_bench(int argc, char **argv)
                      MAX_PROMPTS);
         return TOOL_USAGE;
     }
-    if (!tool_open_pack(a.pack, a.json, &context, &pack))
+    if (!tool_open_pack(a.in.pack, a.in.json, &context, &pack))
         return TOOL_FAILED;
     code = run(&b, pack);
     strata_prefill_destroy(b.prefill);

@@ -7,29 +7,30 @@
 
 #include "compare.h"
 #include "json.h"
+#include "option_values.h"
+#include "plan_options.h"
 #include "progress.h"
 #include "run_options.h"
 #include "tool.h"
 
-enum { KEY_JSON = 0x200, KEY_A, KEY_B, KEY_LENGTHS, KEY_POSITIONS };
+enum { KEY_A = 0x200, KEY_B, KEY_LENGTHS, KEY_POSITIONS };
 enum { MAX_SETTINGS = 8, MAX_LENGTHS = 16, SETTING_BYTES = 256 };
 
 /* Logits of all positions of a prompt are asked for at once up to this size. */
 static const uint64_t whole_bytes = 2ull << 30;
 
 static const struct argp_option option_table[] = {
-    {0, 0, 0, 0, "Comparison:", 3},
+    {0, 0, 0, 0, "Comparison:", 1},
     {"a", KEY_A, "SETTING", 0,
      "What is compared: path=fused,8:fp16 or kv=q8_0, several joined by \";\". Given more than "
      "once: one after the other; path=fused and path=mmq by default",
-     3},
-    {"b", KEY_B, "SETTING", 0, "What it is compared with, path=fp16 by default", 3},
-    {"lengths", KEY_LENGTHS, "LENGTHS", 0, "Prompt lengths: the prompt's first tokens", 3},
+     1},
+    {"b", KEY_B, "SETTING", 0, "What it is compared with, path=fp16 by default", 1},
+    {"lengths", KEY_LENGTHS, "LENGTHS", 0, "Prompt lengths: the prompt's first tokens", 1},
     {"positions", KEY_POSITIONS, "N", 0,
      "Last positions of a prompt that are compared, 256 by default. Where the logits of the whole "
      "prompt take more than 2 GiB, these positions are read in a call of their own",
-     3},
-    {"json", KEY_JSON, 0, 0, "One JSON object on standard output", 3},
+     1},
     {0},
 };
 
@@ -42,13 +43,12 @@ typedef struct setting {
 
 typedef struct arguments {
     run_options run;
-    const char *pack;
+    pack_arguments in;
     const char *lengths;
     const char *a_text[MAX_SETTINGS];
     const char *b_text;
     uint64_t a_count;
     uint64_t positions;
-    bool json;
 } arguments;
 
 typedef struct comparison {
@@ -68,11 +68,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     arguments *a = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->run;
+        state->child_inputs[0] = &a->in;
         state->child_inputs[1] = &a->run;
-        return 0;
-    case KEY_JSON:
-        a->json = true;
+        state->child_inputs[2] = &a->run;
         return 0;
     case KEY_A:
         if (a->a_count == MAX_SETTINGS)
@@ -89,14 +87,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         if (!parse_u64(arg, &a->positions) || a->positions == 0 || a->positions > INT32_MAX)
             argp_error(state, "--positions: \"%s\" is not a number of positions", arg);
         return 0;
-    case ARGP_KEY_ARG:
-        if (a->pack)
-            argp_error(state, "one pack only");
-        a->pack = arg;
-        return 0;
     case ARGP_KEY_END:
-        if (!a->pack)
-            argp_error(state, "name a pack");
         run_options_check(&a->run, state);
         return 0;
     default:
@@ -106,10 +97,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static bool set_kv(run_options *run, const char *value)
 {
-    static const char *const names[] = {"f16", "q8_0", "f32"};
-    for (uint32_t i = 0; i < 3; i++)
-        if (strcmp(value, names[i]) == 0) {
-            run->kv_format = i;
+    for (uint32_t i = 0; plan_kv_names[i]; i++)
+        if (strcmp(value, plan_kv_names[i]) == 0) {
+            run->plan.kv_format = i;
             return true;
         }
     return false;
@@ -118,13 +108,13 @@ static bool set_kv(run_options *run, const char *value)
 static bool set_word(run_options *run, const char *key, const char *value)
 {
     if (strcmp(key, "path") == 0)
-        run->path = value;
+        run->plan.path = value;
     else if (strcmp(key, "device") == 0)
         run->device = value;
     else if (strcmp(key, "kv") == 0)
         return set_kv(run, value);
     else if (strcmp(key, "chunk") == 0)
-        return parse_u64(value, &run->chunk_tokens) && run->chunk_tokens;
+        return parse_u64(value, &run->plan.chunk_tokens) && run->plan.chunk_tokens;
     else if (strcmp(key, "kernels") == 0 && strcmp(value, "sm80") == 0)
         run->kernel_level = 80;
     else
@@ -267,7 +257,7 @@ static int run_setting(comparison *c, strata_pack *pack, const setting *s, const
         status = read_lengths_with(c, session, prefill, which);
     if (status != STRATA_OK) {
         tool_message("with %s:", s->text);
-        code = tool_fail("cannot read the prompt", status, c->arguments->json);
+        code = tool_fail("cannot read the prompt", status, c->arguments->in.json);
     }
     strata_prefill_destroy(prefill);
     strata_session_destroy(session);
@@ -309,7 +299,7 @@ static void write_json(const comparison *c)
     json_writer json;
     json_start(&json, stdout);
     json_object(&json, NULL);
-    json_string(&json, "pack", c->arguments->pack);
+    json_string(&json, "pack", c->arguments->in.pack);
     json_string(&json, "reference", c->reference.text);
     json_array(&json, "comparisons");
     for (uint64_t s = 0; s < c->arguments->a_count; s++)
@@ -326,14 +316,14 @@ static int compare(comparison *c, strata_pack *pack)
     strata_status status = strata_pack_info_get(pack, &info);
     int code;
     if (status != STRATA_OK)
-        return tool_fail("cannot inspect the pack", status, a->json);
-    if (!run_options_prompt(&a->run, pack, info.vocabulary_count, a->json, &c->tokens) ||
+        return tool_fail("cannot inspect the pack", status, a->in.json);
+    if (!run_options_prompt(&a->run, pack, info.vocabulary_count, a->in.json, &c->tokens) ||
         !read_lengths(c) || !read_settings(c))
         return TOOL_FAILED;
     code = run_setting(c, pack, &c->reference, NULL);
     for (uint64_t s = 0; s < a->a_count && code == TOOL_OK; s++)
         code = run_setting(c, pack, &c->others[s], &s);
-    if (code == TOOL_OK && a->json)
+    if (code == TOOL_OK && a->in.json)
         write_json(c);
     else if (code == TOOL_OK)
         write_text(c);
@@ -343,7 +333,7 @@ static int compare(comparison *c, strata_pack *pack)
 int cmd_compare(int argc, char **argv)
 {
     static const struct argp_child children[] = {
-        {&prompt_argp, 0, 0, 0}, {&run_argp, 0, 0, 0}, {0}};
+        {&pack_argp, 0, 0, 0}, {&prompt_argp, 0, 0, 0}, {&run_argp, 0, 0, 0}, {0}};
     static const struct argp parser = {option_table,
                                        parse_option,
                                        "PACK",
@@ -366,7 +356,7 @@ int cmd_compare(int argc, char **argv)
         return TOOL_FAILED;
     }
     c->arguments = &a;
-    if (tool_open_pack(a.pack, a.json, &context, &pack)) {
+    if (tool_open_pack(a.in.pack, a.in.json, &context, &pack)) {
         code = compare(c, pack);
         strata_pack_close(pack);
         strata_context_destroy(context);

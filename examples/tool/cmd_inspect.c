@@ -6,20 +6,19 @@
 #include <string.h>
 
 #include "inspect.h"
+#include "option_values.h"
 #include "tool.h"
 
-enum { KEY_JSON = 0x200, KEY_TENSORS, KEY_METADATA };
+enum { KEY_TENSORS = 0x200, KEY_METADATA };
 
 static const struct argp_option option_table[] = {
-    {"json", KEY_JSON, 0, 0, "One JSON object on standard output", 0},
     {"tensors", KEY_TENSORS, 0, 0, "List every tensor", 0},
     {"metadata", KEY_METADATA, 0, 0, "List every metadata entry", 0},
     {0},
 };
 
 typedef struct arguments {
-    const char *pack;
-    bool json;
+    pack_arguments in;
     bool tensors;
     bool metadata;
 } arguments;
@@ -27,24 +26,16 @@ typedef struct arguments {
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     arguments *a = state->input;
+    (void)arg;
     switch (key) {
-    case KEY_JSON:
-        a->json = true;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->in;
         return 0;
     case KEY_TENSORS:
         a->tensors = true;
         return 0;
     case KEY_METADATA:
         a->metadata = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (a->pack)
-            argp_error(state, "one pack only");
-        a->pack = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (!a->pack)
-            argp_error(state, "name a pack");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -54,29 +45,35 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 static strata_status inspect(const strata_pack *pack, const arguments *a)
 {
     inspection all;
-    strata_status status = inspection_read(pack, a->pack, &all);
+    strata_status status = inspection_read(pack, a->in.pack, &all);
     if (status != STRATA_OK)
         return status;
     all.with_tensors = a->tensors;
     all.with_metadata = a->metadata;
-    status = a->json ? inspection_write_json(&all, stdout) : inspection_write_text(&all, stdout);
+    status = a->in.json ? inspection_write_json(&all, stdout) : inspection_write_text(&all, stdout);
     inspection_free(&all);
     return status;
 }
 
 int cmd_inspect(int argc, char **argv)
 {
-    static const struct argp parser = {
-        option_table, parse_option, "PACK", "Shows what a pack (a GGUF file) holds.", 0, 0, 0};
+    static const struct argp_child children[] = {{&pack_argp, 0, 0, 0}, {0}};
+    static const struct argp parser = {option_table,
+                                       parse_option,
+                                       "PACK",
+                                       "Shows what a pack (a GGUF file) holds.",
+                                       children,
+                                       0,
+                                       0};
     arguments a = {0};
     strata_context *context;
     strata_pack *pack;
     strata_status status;
     argp_parse(&parser, argc, argv, 0, NULL, &a);
-    if (!tool_open_pack(a.pack, a.json, &context, &pack))
+    if (!tool_open_pack(a.in.pack, a.in.json, &context, &pack))
         return TOOL_FAILED;
     status = inspect(pack, &a);
     strata_pack_close(pack);
     strata_context_destroy(context);
-    return status == STRATA_OK ? TOOL_OK : tool_fail("cannot inspect the pack", status, a.json);
+    return status == STRATA_OK ? TOOL_OK : tool_fail("cannot inspect the pack", status, a.in.json);
 }

@@ -4,41 +4,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "option_values.h"
+#include "plan_options.h"
 #include "prefill.h"
 #include "progress.h"
 #include "run_options.h"
 #include "stats.h"
 #include "tool.h"
 
-enum { KEY_JSON = 0x200, KEY_LOGITS, KEY_ALL_LOGITS, KEY_TOP, KEY_PLAN };
+enum { KEY_LOGITS = 0x200, KEY_ALL_LOGITS, KEY_TOP, KEY_PLAN };
 
 static const struct argp_option option_table[] = {
-    {0, 0, 0, 0, "Answer:", 3},
-    {"json", KEY_JSON, 0, 0, "One JSON object on standard output", 3},
-    {"top", KEY_TOP, "N", 0, "Likeliest next tokens to show, 5 by default", 3},
+    {0, 0, 0, 0, "Answer:", 4},
+    {"top", KEY_TOP, "N", 0, "Likeliest next tokens to show, 5 by default", 4},
     {"logits", KEY_LOGITS, "FILE", 0, "Write the last position's logits as little-endian float32",
-     3},
+     4},
     {"plan", KEY_PLAN, "FILE", 0, "Run on a plan of \"strata plan --save\", with its options", 2},
-    {"all-logits", KEY_ALL_LOGITS, 0, 0, "With --logits: those of all positions, in order", 3},
+    {"all-logits", KEY_ALL_LOGITS, 0, 0, "With --logits: those of all positions, in order", 4},
     {0},
 };
 
 typedef struct arguments {
     run_options run;
-    const char *pack;
+    pack_arguments in;
     const char *logits_path;
     const char *plan_path;
     bool all_logits;
-    bool json;
     uint64_t top;
 } arguments;
 
 static void check(const arguments *a, const struct argp_state *state)
 {
-    if (!a->pack)
-        argp_error(state, "name a pack");
     run_options_check(&a->run, state);
-    if (a->plan_path && run_options_plan(&a->run))
+    if (a->plan_path && plan_options_given(&a->run.plan))
         argp_error(state, "--plan has budget, context, chunk, path, kv and experts of its own");
     if (a->all_logits && !a->logits_path)
         argp_error(state, "--all-logits goes with --logits FILE");
@@ -49,11 +47,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     arguments *a = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
-        state->child_inputs[0] = &a->run;
+        state->child_inputs[0] = &a->in;
         state->child_inputs[1] = &a->run;
-        return 0;
-    case KEY_JSON:
-        a->json = true;
+        state->child_inputs[2] = &a->run;
         return 0;
     case KEY_TOP:
         if (!parse_u64(arg, &a->top) || a->top > 1000)
@@ -67,11 +63,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_ALL_LOGITS:
         a->all_logits = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (a->pack)
-            argp_error(state, "one pack only");
-        a->pack = arg;
         return 0;
     case ARGP_KEY_END:
         check(a, state);
@@ -105,7 +96,7 @@ static int read_prompt(const arguments *a, strata_pack *pack, prefill_answer *an
     strata_plan_destroy(plan);
     free(profile);
     if (status != STRATA_OK)
-        return tool_fail("cannot make a session", status, a->json);
+        return tool_fail("cannot make a session", status, a->in.json);
     status = strata_prefill_create(session, NULL, &prefill);
     if (status == STRATA_OK)
         status = prefill_answer_read(answer, session, prefill, a->all_logits);
@@ -113,7 +104,7 @@ static int read_prompt(const arguments *a, strata_pack *pack, prefill_answer *an
         tool_message("stopped after %llu tokens",
                      (unsigned long long)answer->result.sequence_tokens);
     if (status != STRATA_OK)
-        code = tool_fail("cannot read the prompt", status, a->json);
+        code = tool_fail("cannot read the prompt", status, a->in.json);
     else if (a->run.profile_path && !profile_write(a->run.profile_path, session))
         code = TOOL_FAILED;
     strata_prefill_destroy(prefill);
@@ -123,15 +114,16 @@ static int read_prompt(const arguments *a, strata_pack *pack, prefill_answer *an
 
 static int answer_prompt(const arguments *a, strata_pack *pack, prefill_answer *answer)
 {
-    strata_status status = prefill_answer_start(answer, pack, a->pack, a->run.device);
+    strata_status status = prefill_answer_start(answer, pack, a->in.pack, a->run.device);
     int code;
     if (status != STRATA_OK)
-        return tool_fail("cannot inspect the pack", status, a->json);
+        return tool_fail("cannot inspect the pack", status, a->in.json);
     if (!answer->info.runnable) {
-        tool_message("%s: cannot be run: %s", a->pack, answer->info.runnable_reason);
+        tool_message("%s: cannot be run: %s", a->in.pack, answer->info.runnable_reason);
         return TOOL_FAILED;
     }
-    if (!run_options_prompt(&a->run, pack, answer->info.vocabulary_count, a->json, &answer->tokens))
+    if (!run_options_prompt(&a->run, pack, answer->info.vocabulary_count, a->in.json,
+                            &answer->tokens))
         return TOOL_FAILED;
     code = read_prompt(a, pack, answer);
     if (code != TOOL_OK)
@@ -140,7 +132,7 @@ static int answer_prompt(const arguments *a, strata_pack *pack, prefill_answer *
         tool_message("%s: cannot be written", a->logits_path);
         return TOOL_FAILED;
     }
-    if (a->json)
+    if (a->in.json)
         prefill_answer_json(answer, a->top, stdout);
     else
         prefill_answer_text(answer, a->top, stdout);
@@ -150,7 +142,7 @@ static int answer_prompt(const arguments *a, strata_pack *pack, prefill_answer *
 int cmd_prefill(int argc, char **argv)
 {
     static const struct argp_child children[] = {
-        {&prompt_argp, 0, 0, 0}, {&run_argp, 0, 0, 0}, {0}};
+        {&pack_argp, 0, 0, 0}, {&prompt_argp, 0, 0, 0}, {&run_argp, 0, 0, 0}, {0}};
     static const struct argp parser = {option_table,
                                        parse_option,
                                        "PACK",
@@ -164,7 +156,7 @@ int cmd_prefill(int argc, char **argv)
     strata_pack *pack;
     int code;
     argp_parse(&parser, argc, argv, 0, NULL, &a);
-    if (!tool_open_pack(a.pack, a.json, &context, &pack))
+    if (!tool_open_pack(a.in.pack, a.in.json, &context, &pack))
         return TOOL_FAILED;
     code = answer_prompt(&a, pack, &answer);
     prefill_answer_free(&answer);

@@ -6,31 +6,33 @@
 
 #include "encode.h"
 #include "json.h"
+#include "option_values.h"
 #include "text.h"
 #include "tool.h"
 
-enum { KEY_JSON = 0x200, KEY_TEXT, KEY_FILE, KEY_SPECIAL };
+enum { KEY_TEXT = 0x200, KEY_FILE, KEY_SPECIAL };
 
 static const struct argp_option option_table[] = {
     {"text", KEY_TEXT, "TEXT", 0, "The text", 0},
     {"file", KEY_FILE, "FILE", 0, "The text from a file, - for standard input", 0},
     {"special", KEY_SPECIAL, 0, 0, "Texts of control tokens become these tokens", 0},
-    {"json", KEY_JSON, 0, 0, "One JSON object on standard output", 0},
     {0},
 };
 
 typedef struct arguments {
-    const char *pack;
+    pack_arguments in;
     const char *text;
     const char *path;
     bool special;
-    bool json;
 } arguments;
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     arguments *a = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->in;
+        return 0;
     case KEY_TEXT:
         a->text = arg;
         return 0;
@@ -40,17 +42,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_SPECIAL:
         a->special = true;
         return 0;
-    case KEY_JSON:
-        a->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        if (a->pack)
-            argp_error(state, "one pack only");
-        a->pack = arg;
-        return 0;
     case ARGP_KEY_END:
-        if (!a->pack)
-            argp_error(state, "name a pack");
         if (!a->text == !a->path)
             argp_error(state, "give one of --text and --file");
         return 0;
@@ -107,11 +99,11 @@ static int tokenize(const arguments *a, const strata_pack *pack)
             return TOOL_FAILED;
         }
     }
-    good = encode_text(pack, text, bytes, a->special, a->json, &tokens);
+    good = encode_text(pack, text, bytes, a->special, a->in.json, &tokens);
     free(content);
     if (!good)
         return TOOL_FAILED;
-    if (a->json)
+    if (a->in.json)
         write_json(pack, &tokens);
     else
         write_text(pack, &tokens);
@@ -121,14 +113,15 @@ static int tokenize(const arguments *a, const strata_pack *pack)
 
 int cmd_tokenize(int argc, char **argv)
 {
+    static const struct argp_child children[] = {{&pack_argp, 0, 0, 0}, {0}};
     static const struct argp parser = {
-        option_table, parse_option, "PACK", "Shows the tokens of a text.", 0, 0, 0};
+        option_table, parse_option, "PACK", "Shows the tokens of a text.", children, 0, 0};
     arguments a = {0};
     strata_context *context;
     strata_pack *pack;
     int code;
     argp_parse(&parser, argc, argv, 0, NULL, &a);
-    if (!tool_open_pack(a.pack, a.json, &context, &pack))
+    if (!tool_open_pack(a.in.pack, a.in.json, &context, &pack))
         return TOOL_FAILED;
     code = tokenize(&a, pack);
     strata_pack_close(pack);

@@ -4,18 +4,13 @@
 #include <string.h>
 
 #include "encode.h"
+#include "option_values.h"
+#include "plan_options.h"
 #include "stats.h"
 #include "tool.h"
 
 enum {
     KEY_DEVICE = 0x100,
-    KEY_BUDGET,
-    KEY_HOST_BUDGET,
-    KEY_CONTEXT,
-    KEY_CHUNK,
-    KEY_PATH,
-    KEY_KV,
-    KEY_EXPERTS,
     KEY_PROFILE,
     KEY_THREADS,
     KEY_NO_BLAS,
@@ -40,55 +35,16 @@ static const struct argp_option prompt_table[] = {
 };
 
 static const struct argp_option run_table[] = {
-    {0, 0, 0, 0, "Where and how to run:", 2},
-    {"device", KEY_DEVICE, "NAME", 0, "cpu (default), cuda:0, ...", 2},
-    {"budget", KEY_BUDGET, "BYTES", 0, "Device memory to stay within: 12GiB, 8G, plain bytes", 2},
-    {"host-budget", KEY_HOST_BUDGET, "BYTES", 0, "Page-locked host memory to stay within", 2},
-    {"context", KEY_CONTEXT, "N", 0, "Longest sequence in tokens", 2},
-    {"chunk", KEY_CHUNK, "N", 0, "Tokens that pass all layers together", 2},
-    {"path", KEY_PATH, "PATH", 0,
-     "How experts are multiplied: auto (default), direct, fused, mmq or fp16; single layers after "
-     "commas: fused,8:fp16",
-     2},
-    {"kv", KEY_KV, "TYPE", 0, "KV cache in f16 (default), q8_0 or f32", 2},
-    {"experts", KEY_EXPERTS, "WHERE", 0, "auto (default), stream or resident", 2},
+    {0, 0, 0, 0, "Where and how to run:", 3},
+    {"device", KEY_DEVICE, "NAME", 0, "cpu (default), cuda:0, ...", 3},
     {"profile", KEY_PROFILE, "FILE", 0,
-     "Uses of the experts: read if it is there, and written afterwards", 2},
-    {"threads", KEY_THREADS, "N", 0, "Threads of the CPU device, one per core by default", 2},
-    {"no-blas", KEY_NO_BLAS, 0, 0, "Plain loops: bits do not depend on chunks", 2},
+     "Uses of the experts: read if it is there, and written afterwards", 3},
+    {"threads", KEY_THREADS, "N", 0, "Threads of the CPU device, one per core by default", 3},
+    {"no-blas", KEY_NO_BLAS, 0, 0, "Plain loops: bits do not depend on chunks", 3},
     {"kernel-level", KEY_KERNEL_LEVEL, "LEVEL", 0,
-     "best (default) or sm80: portable kernels on any card, for tests", 2},
+     "best (default) or sm80: portable kernels on any card, for tests", 3},
     {0},
 };
-
-/* Index of a name in a NULL-terminated list; a usage error when it is not there. */
-static uint32_t choice(const char *text, const char *const *names, const struct argp_state *state,
-                       const char *option)
-{
-    for (uint32_t i = 0; names[i]; i++)
-        if (strcmp(text, names[i]) == 0)
-            return i;
-    argp_error(state, "--%s: \"%s\" is not one of its values", option, text);
-    return 0;
-}
-
-static uint64_t number(const char *text, uint64_t least, uint64_t most,
-                       const struct argp_state *state, const char *option)
-{
-    uint64_t value = 0;
-    if (!parse_u64(text, &value) || value < least || value > most)
-        argp_error(state, "--%s: \"%s\" is not a number from %llu to %llu", option, text,
-                   (unsigned long long)least, (unsigned long long)most);
-    return value;
-}
-
-static uint64_t size(const char *text, const struct argp_state *state, const char *option)
-{
-    uint64_t value = 0;
-    if (!parse_bytes(text, &value) || value == 0)
-        argp_error(state, "--%s: \"%s\" is not a size such as 12GiB, 8G or 1048576", option, text);
-    return value;
-}
 
 static error_t parse_prompt_option(int key, char *arg, struct argp_state *state)
 {
@@ -107,10 +63,10 @@ static error_t parse_prompt_option(int key, char *arg, struct argp_state *state)
         options->special = true;
         return 0;
     case KEY_RANDOM:
-        options->random_count = number(arg, 1, INT32_MAX, state, "random");
+        options->random_count = option_number(arg, 1, INT32_MAX, state, "random");
         return 0;
     case KEY_SEED:
-        options->seed = number(arg, 0, UINT64_MAX, state, "seed");
+        options->seed = option_number(arg, 0, UINT64_MAX, state, "seed");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -119,46 +75,26 @@ static error_t parse_prompt_option(int key, char *arg, struct argp_state *state)
 
 static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 {
-    static const char *const kv_names[] = {"f16", "q8_0", "f32", NULL};
     static const char *const level_names[] = {"best", "sm80", NULL};
-    static const char *const expert_names[] = {"auto", "stream", "resident", NULL};
     run_options *options = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &options->plan;
+        return 0;
     case KEY_DEVICE:
         options->device = arg;
-        return 0;
-    case KEY_BUDGET:
-        options->budget_bytes = size(arg, state, "budget");
-        return 0;
-    case KEY_HOST_BUDGET:
-        options->host_budget_bytes = size(arg, state, "host-budget");
-        return 0;
-    case KEY_CONTEXT:
-        options->context_tokens = number(arg, 1, INT32_MAX, state, "context");
-        return 0;
-    case KEY_CHUNK:
-        options->chunk_tokens = number(arg, 1, INT32_MAX, state, "chunk");
-        return 0;
-    case KEY_PATH:
-        options->path = arg;
-        return 0;
-    case KEY_KV:
-        options->kv_format = choice(arg, kv_names, state, "kv");
-        return 0;
-    case KEY_EXPERTS:
-        options->experts = choice(arg, expert_names, state, "experts");
         return 0;
     case KEY_PROFILE:
         options->profile_path = arg;
         return 0;
     case KEY_THREADS:
-        options->threads = (uint32_t)number(arg, 1, 1024, state, "threads");
+        options->threads = (uint32_t)option_number(arg, 1, 1024, state, "threads");
         return 0;
     case KEY_NO_BLAS:
         options->no_blas = true;
         return 0;
     case KEY_KERNEL_LEVEL:
-        options->kernel_level = choice(arg, level_names, state, "kernel-level") ? 80 : 0;
+        options->kernel_level = option_choice(arg, level_names, state, "kernel-level") ? 80 : 0;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -166,7 +102,9 @@ static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 }
 
 const struct argp prompt_argp = {prompt_table, parse_prompt_option, 0, 0, 0, 0, 0};
-const struct argp run_argp = {run_table, parse_run_option, 0, 0, 0, 0, 0};
+static const struct argp_child run_children[] = {{&plan_argp, 0, 0, 0}, {0}};
+
+const struct argp run_argp = {run_table, parse_run_option, 0, 0, run_children, 0, 0};
 
 void run_options_check(const run_options *options, const struct argp_state *state)
 {
@@ -230,24 +168,13 @@ bool run_options_profile(const run_options *options, strata_session_options *ses
     return true;
 }
 
-bool run_options_plan(const run_options *options)
-{
-    return options->budget_bytes || options->host_budget_bytes || options->context_tokens ||
-           options->chunk_tokens || options->kv_format || options->experts || options->path;
-}
-
 void run_options_apply(const run_options *options, uint64_t prompt_tokens,
                        strata_session_options *session, strata_plan_options *plan)
 {
-    strata_plan_options_init(plan, sizeof *plan);
-    plan->device_budget_bytes = options->budget_bytes;
-    plan->host_budget_bytes = options->host_budget_bytes;
-    plan->context_tokens = options->context_tokens ? options->context_tokens : prompt_tokens;
+    *plan = options->plan;
     plan->prompt_tokens = prompt_tokens;
-    plan->chunk_tokens = options->chunk_tokens;
-    plan->kv_format = options->kv_format;
-    plan->experts = options->experts;
-    plan->path = options->path;
+    if (!plan->context_tokens)
+        plan->context_tokens = prompt_tokens;
     strata_session_options_init(session, sizeof *session);
     session->device = options->device;
     session->thread_count = options->threads;

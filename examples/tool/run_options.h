@@ -13,14 +13,8 @@
 
 typedef struct run_options {
     const char *device;       /* NULL: the CPU */
-    const char *path;         /* of the experts; NULL: chosen */
     const char *profile_path; /* of the experts' uses, read and written; NULL: none */
-    uint64_t budget_bytes;
-    uint64_t host_budget_bytes;
-    uint64_t context_tokens;
-    uint64_t chunk_tokens;
-    uint32_t kv_format;
-    uint32_t experts;
+    strata_plan_options plan; /* prompt_tokens is filled by run_options_apply() */
     uint32_t threads;
     uint32_t kernel_level; /* 0: best, 80: portable */
     bool no_blas;
@@ -46,9 +40,6 @@ bool run_options_prompt(const run_options *options, const strata_pack *pack, uin
 
 /* The options' profile into `session`, to be freed after the session is made; false, and told. */
 bool run_options_profile(const run_options *options, strata_session_options *session, void **out);
-
-/* An option was given that a plan is made for, and that a saved plan has already. */
-bool run_options_plan(const run_options *options);
 
 /*
  * Fills session and plan options for a prompt; `session` points to `plan`. The context holds the
