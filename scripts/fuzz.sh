@@ -18,8 +18,11 @@ for program in "$directory"/test/fuzz/fuzz-*-engine; do
     name=${name#fuzz-}
     name=${name%-engine}
     found=$directory/found-$name
+    corpus=$repository/test/fuzz/corpus/$name
+    # Sessions run on packs.
+    [ -d "$corpus" ] || corpus=$repository/test/fuzz/corpus/pack
     mkdir -p "$found"
     UBSAN_OPTIONS=halt_on_error=1 "$program" -max_total_time="$seconds" -timeout=10 -max_len=65536 \
         -rss_limit_mb=2048 -artifact_prefix="$found/" -print_final_stats=1 -verbosity=0 \
-        "$found" "$repository/test/fuzz/corpus/$name"
+        "$found" "$corpus"
 done
