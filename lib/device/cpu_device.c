@@ -272,6 +272,10 @@ static const strata__device_ops cpu_ops = {
     .copy = cpu_copy,
     .copy_rows = cpu_copy_rows,
     .fill = cpu_fill,
+    .capture_begin = strata__no_capture_begin,
+    .capture_end = strata__no_capture_end,
+    .graph_launch = strata__no_graph_launch,
+    .graph_destroy = strata__no_graph_destroy,
 };
 
 strata_status strata__cpu_device_open(strata_context *context, strata__device **out)

@@ -71,6 +71,7 @@ static void facts_of(const struct cudaDeviceProp *properties, uint64_t free_byte
     out->memory_free_bytes = free_bytes;
     out->shared_memory_bytes = properties->sharedMemPerBlockOptin;
     out->alignment_bytes = STRATA__CUDA_ALIGNMENT_BYTES;
+    out->graphs = 1;
     snprintf(out->name, sizeof out->name, "%.63s", properties->name);
     format_uuid(&properties->uuid, out->uuid);
 }
@@ -251,6 +252,10 @@ static const strata__device_ops cuda_ops = {
     .copy = strata__cuda_copy,
     .copy_rows = strata__cuda_copy_rows,
     .fill = strata__cuda_fill,
+    .capture_begin = strata__cuda_capture_begin,
+    .capture_end = strata__cuda_capture_end,
+    .graph_launch = strata__cuda_graph_launch,
+    .graph_destroy = strata__cuda_graph_destroy,
 };
 
 /* What is registered is read by copies and kernels; the flag lets read-only mappings through. */

@@ -44,4 +44,11 @@ strata_status strata__cuda_copy_rows(strata__device *device, strata__stream *str
 strata_status strata__cuda_fill(strata__device *device, strata__stream *stream, void *target,
                                 uint8_t byte, uint64_t bytes);
 
+strata_status strata__cuda_capture_begin(strata__device *device, strata__stream *stream);
+strata_status strata__cuda_capture_end(strata__device *device, strata__stream *stream,
+                                       strata__device_graph **out);
+strata_status strata__cuda_graph_launch(strata__device *device, strata__device_graph *graph,
+                                        strata__stream *stream);
+void strata__cuda_graph_destroy(strata__device *device, strata__device_graph *graph);
+
 #endif

@@ -350,6 +350,10 @@ static const strata__device_ops delaying_ops = {
     .copy = strata__delaying_copy,
     .copy_rows = strata__delaying_copy_rows,
     .fill = strata__delaying_fill,
+    .capture_begin = strata__no_capture_begin,
+    .capture_end = strata__no_capture_end,
+    .graph_launch = strata__no_graph_launch,
+    .graph_destroy = strata__no_graph_destroy,
 };
 
 strata_status strata__delaying_device_open(strata_context *context,

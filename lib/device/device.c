@@ -17,6 +17,39 @@ void strata__device_release(strata__device *device)
         device->ops->destroy(device);
 }
 
+static strata_status no_graphs(const strata__device *device)
+{
+    return strata__fail(STRATA_ERR_UNSUPPORTED, "%s: no graphs on this device", device->facts.name);
+}
+
+strata_status strata__no_capture_begin(strata__device *device, strata__stream *stream)
+{
+    (void)stream;
+    return no_graphs(device);
+}
+
+strata_status strata__no_capture_end(strata__device *device, strata__stream *stream,
+                                     strata__device_graph **out)
+{
+    (void)stream;
+    (void)out;
+    return no_graphs(device);
+}
+
+strata_status strata__no_graph_launch(strata__device *device, strata__device_graph *graph,
+                                      strata__stream *stream)
+{
+    (void)graph;
+    (void)stream;
+    return no_graphs(device);
+}
+
+void strata__no_graph_destroy(strata__device *device, strata__device_graph *graph)
+{
+    (void)device;
+    (void)graph;
+}
+
 strata_status strata__device_count(strata_context *context, uint32_t *out_count)
 {
     (void)context;

@@ -25,6 +25,7 @@ typedef struct strata__stream {
 } strata__stream;
 
 typedef struct strata__event strata__event; /* defined by each device */
+typedef struct strata__device_graph strata__device_graph;
 
 typedef enum strata__device_kind {
     STRATA__DEVICE_CPU,
@@ -42,7 +43,7 @@ typedef struct strata__device_facts {
     uint32_t compute_capability; /* 90 = 9.0; 0 on host devices */
     uint32_t multiprocessors;    /* or threads of a host device */
     uint32_t ordinal;            /* N of "cuda:N"; 0 on host devices */
-    uint32_t reserved;
+    uint32_t graphs;             /* 1: work can be captured and launched as a graph */
     uint64_t memory_bytes;
     uint64_t memory_free_bytes;   /* when the facts were read */
     uint64_t shared_memory_bytes; /* a block may have */
@@ -90,6 +91,21 @@ typedef struct strata__device_ops {
                                uint64_t row_bytes, uint64_t rows);
     strata_status (*fill)(strata__device *, strata__stream *, void *target, uint8_t byte,
                           uint64_t bytes);
+
+    /*
+     * Graphs, where facts.graphs is 1; elsewhere STRATA_ERR_UNSUPPORTED, also for a wrapped stream
+     * that cannot be captured (the legacy default stream), and the work is enqueued directly.
+     * From capture_begin to capture_end kernels, fills, and copies of device and page-locked memory
+     * that this thread enqueues on the stream are recorded and not run. Meanwhile nothing waits
+     * for the stream, and no event is recorded on it. Every begin needs its end, which answers the
+     * first failure of the recording; `out` NULL drops what was recorded. A launch runs the graph
+     * in the stream's order with the addresses and numbers that were recorded; it may be launched
+     * any number of times. A graph is destroyed when no launch of it is running.
+     */
+    strata_status (*capture_begin)(strata__device *, strata__stream *);
+    strata_status (*capture_end)(strata__device *, strata__stream *, strata__device_graph **out);
+    strata_status (*graph_launch)(strata__device *, strata__device_graph *, strata__stream *);
+    void (*graph_destroy)(strata__device *, strata__device_graph *); /* NULL is legal */
 } strata__device_ops;
 
 enum { STRATA__DEVICE_SAVED_BYTES = 16 };
@@ -104,6 +120,14 @@ struct strata__device {
 /* One more holder, and one less: the last one destroys the device. */
 void strata__device_hold(strata__device *device);
 void strata__device_release(strata__device *device); /* NULL is legal */
+
+/* The four graph operations of devices that have no graphs. */
+strata_status strata__no_capture_begin(strata__device *device, strata__stream *stream);
+strata_status strata__no_capture_end(strata__device *device, strata__stream *stream,
+                                     strata__device_graph **out);
+strata_status strata__no_graph_launch(strata__device *device, strata__device_graph *graph,
+                                      strata__stream *stream);
+void strata__no_graph_destroy(strata__device *device, strata__device_graph *graph);
 
 /* Accelerators present; 0 without driver or in builds without CUDA. The CPU is not counted. */
 strata_status strata__device_count(strata_context *context, uint32_t *out_count);

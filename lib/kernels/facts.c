@@ -30,6 +30,7 @@ void strata__kernels_facts_of(uint32_t compute_capability, strata__kernels_facts
     out->coverage[STRATA__PATH_DIRECT] = every_format();
     out->coverage[STRATA__PATH_FP16] = every_format();
     out->gate_up_paths = 1u << STRATA__PATH_MMQ;
+    out->direct_rows = 16;
     /* The int8 kernels of CUDA are not offered before they have been checked on a device. */
     if (compute_capability == 0) {
         out->coverage[STRATA__PATH_FUSED] = int8_formats();
@@ -38,6 +39,8 @@ void strata__kernels_facts_of(uint32_t compute_capability, strata__kernels_facts
         out->decode_bytes_per_value = sizeof(float);
         return;
     }
+    out->gate_up_paths |= 1u << STRATA__PATH_DIRECT;
+    out->split_keys = 128;
     out->activation_bytes = 2;
     out->row_scale_bytes = 4;
     out->decode_bytes_per_value = 2;

@@ -14,6 +14,11 @@
  *     driver error); the results of earlier launches are reported by the device when it is asked.
  *   - Products add K in fixed ascending steps; a row's result depends on nothing but its own inputs
  *     (not on rows, tiles, groups or the scratch size) on one device and path.
+ *   - A launch may be captured into a device graph (device/device.h) and run again while every
+ *     pointer and every number in its arguments stays right. What changes between the runs must
+ *     therefore lie in device memory: tokens, segments, page tables, expert offsets (host_offsets,
+ *     host_flag NULL) and blob pointers. Numbers that follow from positions may be upper bounds:
+ *     strata__attention_args.max_kv_tokens and max_segment_rows.
  */
 #ifndef STRATA_KERNELS_KERNELS_H
 #define STRATA_KERNELS_KERNELS_H
@@ -169,13 +174,61 @@ typedef struct strata__attention_args {
     uint32_t heads;
     uint32_t window; /* keys within window positions, own one included; 0: all */
     /*
-     * For few rows on CUDA: a multiple of 64, or 0. Keys are then summed in spans that begin at its
-     * multiples, side by side, and merged in ascending order. Scratch holds rows * heads * spans *
-     * (head_size + 4) floats, with spans = ceil(max_kv_tokens / split_keys).
+     * For few rows on CUDA: a multiple of 64, or 0. Keys are then summed in spans, side by side,
+     * that are merged in ascending order. Spans begin at fixed positions (strata__span_first), so
+     * that the bits of a row follow from its position and split_keys alone. Scratch holds
+     * strata__attention_split_bytes().
      */
     uint32_t split_keys;
     float scale;
 } strata__attention_args;
+
+#ifdef __CUDACC__
+#define STRATA__ANYWHERE __host__ __device__
+#else
+#define STRATA__ANYWHERE
+#endif
+
+/*
+ * Spans of split attention: 64 of split_keys keys, then 48 of four times as many, 48 of sixteen
+ * times as many, and so on, so that long sequences have few and short ones fill a device.
+ */
+enum { STRATA__SPANS_FIRST = 64, STRATA__SPANS_LEVEL = 48 };
+
+/* First key of a span. */
+static inline STRATA__ANYWHERE uint64_t strata__span_first(uint32_t span, uint32_t split_keys)
+{
+    uint64_t first = 0, keys = split_keys;
+    uint32_t spans = STRATA__SPANS_FIRST;
+    while (span > spans) {
+        first += spans * keys;
+        span -= spans;
+        keys *= 4;
+        spans = STRATA__SPANS_LEVEL;
+    }
+    return first + span * keys;
+}
+
+/* Spans that hold `tokens` keys. */
+static inline STRATA__ANYWHERE uint32_t strata__span_count(uint64_t tokens, uint32_t split_keys)
+{
+    uint64_t keys = split_keys, spans = STRATA__SPANS_FIRST, count = 0;
+    while (tokens > spans * keys) {
+        tokens -= spans * keys;
+        count += spans;
+        keys *= 4;
+        spans = STRATA__SPANS_LEVEL;
+    }
+    return (uint32_t)(count + (tokens + keys - 1) / keys);
+}
+
+/* Scratch of split attention, for sequences of up to `tokens` keys. */
+static inline uint64_t strata__attention_split_bytes(uint64_t rows, uint64_t heads,
+                                                     uint64_t head_size, uint64_t tokens,
+                                                     uint32_t split_keys)
+{
+    return rows * heads * strata__span_count(tokens, split_keys) * (head_size + 4) * 4;
+}
 
 /* logits[r][e] = (x[r] * inv_rms[r] * norm) . weight[e] + bias[e], in float32 throughout */
 typedef struct strata__router_args {
@@ -309,6 +362,38 @@ typedef struct strata__combine_args {
     float alpha;
 } strata__combine_args;
 
+/*
+ * Few rows take less time in fewer launches. The operations that follow do what others do one after
+ * the other; what lies between may stay in another precision, and buffers that only hand rows on
+ * between them have no defined contents afterwards. They take what the others take.
+ */
+enum { STRATA__PROJECT_PARTS = 3 };
+
+/* norm, then dense for each part. */
+typedef struct strata__project_args {
+    strata__norm_args norm;                          /* x NULL: none */
+    strata__dense_args parts[STRATA__PROJECT_PARTS]; /* all of norm.rows rows of norm.out */
+    uint32_t part_count;
+} strata__project_args;
+
+/* norm, router, select, group; norm.out and norm.inv_rms have their values afterwards. */
+typedef struct strata__route_args {
+    strata__norm_args norm;     /* out and inv_rms are needed */
+    strata__router_args router; /* of the rows of norm */
+    strata__select_args select; /* of the router's logits */
+    strata__group_args group;   /* of the ids chosen */
+} strata__route_args;
+
+/*
+ * gate_up, down, combine of all rows on the direct path: range.first_row 0, range.rows = tokens *
+ * top_k, range.first_expert 0. gate_up.gate_up is needed where gate_up_paths names the direct path.
+ */
+typedef struct strata__experts_args {
+    strata__gate_up_args gate_up;
+    strata__down_args down;
+    strata__combine_args combine;
+} strata__experts_args;
+
 typedef struct strata__kernels strata__kernels;
 
 typedef struct strata__kernels_ops {
@@ -325,7 +410,18 @@ typedef struct strata__kernels_ops {
     strata_status (*gate_up)(strata__kernels *, void *stream, const strata__gate_up_args *);
     strata_status (*down)(strata__kernels *, void *stream, const strata__down_args *);
     strata_status (*combine)(strata__kernels *, void *stream, const strata__combine_args *);
+    strata_status (*project)(strata__kernels *, void *stream, const strata__project_args *);
+    strata_status (*route)(strata__kernels *, void *stream, const strata__route_args *);
+    strata_status (*experts)(strata__kernels *, void *stream, const strata__experts_args *);
 } strata__kernels_ops;
+
+/* The composed operations from their parts, for kernels that have none of their own. */
+strata_status strata__compose_project(strata__kernels *kernels, void *stream,
+                                      const strata__project_args *args);
+strata_status strata__compose_route(strata__kernels *kernels, void *stream,
+                                    const strata__route_args *args);
+strata_status strata__compose_experts(strata__kernels *kernels, void *stream,
+                                      const strata__experts_args *args);
 
 /* Numbers the layout needs; everything else about buffers is in lib/layout. */
 typedef struct strata__kernels_facts {
@@ -337,6 +433,8 @@ typedef struct strata__kernels_facts {
     uint64_t attention_scratch_bytes_per_row; /* times rows * heads; 0: none */
     uint64_t group_scratch_bytes_per_expert;  /* plus ... */
     uint64_t group_scratch_bytes_fixed;
+    uint32_t split_keys;  /* of attention over few rows (strata__attention_args); 0: never split */
+    uint32_t direct_rows; /* rows up to which the direct path and its operations are meant */
 } strata__kernels_facts;
 
 /*

@@ -129,8 +129,8 @@ static strata__attention_args prepare(const attention_case &c, attention_memory 
     a.kv.v = m.v.as<void>();
     a.split_keys = c.split_keys;
     if (c.split_keys) {
-        uint64_t spans = (a.max_kv_tokens + c.split_keys - 1) / c.split_keys;
-        a.scratch.bytes = a.rows * a.heads * spans * (c.head_size + 4) * 4;
+        a.scratch.bytes = strata__attention_split_bytes(a.rows, a.heads, c.head_size,
+                                                        a.max_kv_tokens, c.split_keys);
         m.scratch.reset(a.scratch.bytes, 0xFF);
         a.scratch.data = m.scratch.as<void>();
     }

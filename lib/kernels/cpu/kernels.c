@@ -33,6 +33,9 @@ static const strata__kernels_ops operations = {
     .gate_up = strata__cpu_gate_up,
     .down = strata__cpu_down,
     .combine = strata__cpu_combine,
+    .project = strata__compose_project,
+    .route = strata__compose_route,
+    .experts = strata__compose_experts,
 };
 
 strata_status strata__cpu_kernels_create(const strata__cpu_kernels_options *options,

@@ -27,7 +27,8 @@ static __global__ void merge_spans(const __grid_constant__ strata__attention_arg
     if (!find_position(args, row, &position))
         return;
     uint32_t first_key = args.window && position + 1 > args.window ? position + 1 - args.window : 0;
-    uint32_t first = first_key / args.split_keys, last = position / args.split_keys;
+    uint32_t first = strata__span_count((uint64_t)first_key + 1, args.split_keys) - 1;
+    uint32_t last = strata__span_count((uint64_t)position + 1, args.split_keys) - 1;
     uint32_t size = args.kv.head_size, stride = size + PARTIAL_EXTRA, column = threadIdx.x * 2;
     const float *partials = partial_of(args, row, head, 0);
     const float log2_e = 1.44269504088896340736f;

@@ -9,7 +9,7 @@ enum { PARTIAL_EXTRA = 4 }; /* floats behind the columns: maximum, sum, and two 
 
 static __host__ __device__ __forceinline__ uint32_t span_count(const strata__attention_args &args)
 {
-    return (args.max_kv_tokens + args.split_keys - 1) / args.split_keys;
+    return strata__span_count(args.max_kv_tokens, args.split_keys);
 }
 
 static __device__ __forceinline__ float *partial_of(const strata__attention_args &args,

@@ -312,9 +312,10 @@ static __device__ __forceinline__ void narrow_values(float (&o)[HD / 32][4], con
 /* Keeps a tile's keys within the span of this thread block; false when none are left. */
 static __device__ __forceinline__ bool keep_span(row_tile &tile, uint32_t split_keys)
 {
-    int blocks = (int)(split_keys / BLOCK_KEYS), first = (int)blockIdx.z * blocks;
+    int first = (int)(strata__span_first(blockIdx.z, split_keys) / BLOCK_KEYS);
+    int end = (int)(strata__span_first(blockIdx.z + 1, split_keys) / BLOCK_KEYS);
     tile.first_key_block = max(tile.first_key_block, first);
-    tile.end_key_block = min(tile.end_key_block, first + blocks);
+    tile.end_key_block = min(tile.end_key_block, end);
     return tile.first_key_block < tile.end_key_block;
 }
 

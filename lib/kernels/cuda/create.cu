@@ -41,8 +41,22 @@ STRATA__OPERATION(down)
 STRATA__OPERATION(combine)
 
 const strata__kernels_ops operations = {
-    destroy, embed, norm,     dense,   qkv,  attention, router,
-    select,  group, activate, gate_up, down, combine,
+    destroy,
+    embed,
+    norm,
+    dense,
+    qkv,
+    attention,
+    router,
+    select,
+    group,
+    activate,
+    gate_up,
+    down,
+    combine,
+    strata__compose_project,
+    strata__compose_route,
+    strata__compose_experts,
 };
 
 strata_status read_state(const strata__cuda_kernels_options *options, strata__cuda_state *state)

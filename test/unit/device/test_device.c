@@ -217,6 +217,26 @@ static void events_must_be_recorded(void **state)
     strata__context_release(context);
 }
 
+static void host_devices_have_no_graphs(void **state)
+{
+    strata_context *context = make_context(NULL);
+    strata__device *device = NULL;
+    strata__stream *stream = NULL;
+    strata__device_graph *graph = NULL;
+    (void)state;
+    assert_int_equal(strata__cpu_device_open(context, &device), STRATA_OK);
+    assert_int_equal(device->ops->stream_create(device, &stream), STRATA_OK);
+    assert_int_equal(device->facts.graphs, 0);
+    assert_int_equal(device->ops->capture_begin(device, stream), STRATA_ERR_UNSUPPORTED);
+    assert_int_equal(device->ops->capture_end(device, stream, &graph), STRATA_ERR_UNSUPPORTED);
+    assert_int_equal(device->ops->graph_launch(device, graph, stream), STRATA_ERR_UNSUPPORTED);
+    assert_null(graph);
+    device->ops->graph_destroy(device, graph);
+    device->ops->stream_destroy(device, stream);
+    device->ops->destroy(device);
+    strata__context_release(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -226,6 +246,7 @@ int main(void)
         cmocka_unit_test(every_open_may_fail),
         cmocka_unit_test(streams_run_at_once),
         cmocka_unit_test(events_must_be_recorded),
+        cmocka_unit_test(host_devices_have_no_graphs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
