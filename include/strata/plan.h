@@ -25,6 +25,12 @@ enum {
     STRATA_EXPERTS_RESIDENT = 2 /**< all on the device, or the plan is infeasible */
 };
 
+/** Rows of a step of decoding. */
+enum {
+    STRATA_DECODE_MOST_ROWS = 16,        /**< the most that can be planned */
+    STRATA_DECODE_ROWS_NONE = 0x7fffffff /**< no memory is planned for decoding */
+};
+
 /** Facts about a device as numbers. 0 takes the default for the compute capability. */
 typedef struct strata_device_facts {
     uint32_t struct_size;           /**< sizeof this structure */
@@ -58,8 +64,11 @@ typedef struct strata_plan_options {
     const strata_device_facts
         *device;         /**< facts, or NULL: those of the session's device, else the CPU's */
     uint32_t lend_cache; /**< 1: a part of the expert cache as large as a prompt's memory is lent to
-                            prompts (STRATA_MEMORY_LOAN), which then need none of their own */
+                             prompts (STRATA_MEMORY_LOAN), which then need none of their own */
     uint32_t reserved0;  /**< 0 */
+    uint32_t decode_rows; /**< most rows of a strata_session_decode(), 1 to STRATA_DECODE_MOST_ROWS;
+                             0: that many; STRATA_DECODE_ROWS_NONE: the session does not decode */
+    uint32_t reserved1;   /**< 0 */
 } strata_plan_options;
 
 /** Fills the defaults, never writing beyond caller_bytes, and sets struct_size to it. */
@@ -81,7 +90,8 @@ enum {
 enum {
     STRATA_REGION_SESSION = 0, /**< device memory of a session */
     STRATA_REGION_PREFILL = 1, /**< device memory of a prefill: strata_prefill_bytes() */
-    STRATA_REGION_HOST = 2     /**< page-locked host memory of a prefill */
+    STRATA_REGION_HOST = 2,    /**< page-locked host memory of a prefill */
+    STRATA_REGION_DECODE = 3   /**< page-locked host memory of decoding */
 };
 
 /**
@@ -158,6 +168,14 @@ typedef struct strata_plan_info {
     uint64_t predicted_link_ns;      /**< time of its copies alone */
     uint64_t predicted_compute_ns;   /**< time of its kernels alone */
     uint64_t predicted_copied_bytes; /**< bytes that it sends to the device */
+    uint32_t decode_rows; /**< rows of a step of decoding; 0: the session does not decode */
+    uint32_t decode_configuration_count; /**< configurations of decoding: their numbers follow on
+                                            configuration_count */
+    uint32_t decode_persistent_count;    /**< persistent buffers of decoding: their numbers follow
+                                            on persistent_count */
+    uint32_t reserved0;                  /**< 0 */
+    uint64_t decode_arena_bytes;         /**< of the largest of them, in session_bytes */
+    uint64_t decode_host_bytes;          /**< page-locked host memory of decoding */
 } strata_plan_info;
 
 /** Fills `inout`, whose struct_size the caller set. */
@@ -210,7 +228,10 @@ typedef struct strata_plan_configuration {
     const char *path_name; /**< "fused"; static */
 } strata_plan_configuration;
 
-/** Configuration `index`. */
+/**
+ * Configuration `index`: those of reading prompts come first, and behind them those of decoding,
+ * whose buffers lie in the region of the session.
+ */
 STRATA_API STRATA_NODISCARD strata_status strata_plan_configuration_get(
     const strata_plan *plan, uint32_t index, strata_plan_configuration *inout);
 
@@ -227,12 +248,12 @@ typedef struct strata_plan_buffer {
     const char *name;      /**< "expert_y"; static */
 } strata_plan_buffer;
 
-/** Buffer `index` of those that live as long as their region. */
+/** Buffer `index` of those that live as long as their region; behind them those of decoding. */
 STRATA_API STRATA_NODISCARD strata_status strata_plan_persistent_get(const strata_plan *plan,
                                                                      uint32_t index,
                                                                      strata_plan_buffer *inout);
 
-/** Buffer `index` of a configuration, in the region of the prefill. */
+/** Buffer `index` of a configuration. */
 STRATA_API STRATA_NODISCARD strata_status strata_plan_buffer_get(const strata_plan *plan,
                                                                  uint32_t configuration,
                                                                  uint32_t index,

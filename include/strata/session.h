@@ -138,6 +138,13 @@ typedef struct strata_session_stats {
     uint64_t lock_bytes;           /**< page-locked so far */
     uint64_t lock_refused_bytes;   /**< refused by the driver or the system: they are sent slower */
     uint64_t blob_slow_bytes;      /**< of blob_sent_bytes: from memory that is not page-locked */
+    uint64_t decode_tokens;        /**< rows of strata_session_decode() calls that succeeded */
+    uint64_t decode_steps;         /**< those calls */
+    uint64_t decode_ns;            /**< their wall time */
+    uint64_t decode_hit_bytes;     /**< experts that those steps needed and found on the device, */
+    uint64_t decode_place_bytes;   /**< experts that they read from host memory in place, */
+    uint64_t decode_fetch_bytes;   /**< and experts that were brought while they waited */
+    uint64_t decode_admit_bytes;   /**< experts that were put into the cache between steps */
 } strata_session_stats;
 
 /** Fills `inout`, whose struct_size the caller set. */

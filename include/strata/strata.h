@@ -8,6 +8,7 @@
 
 #include <strata/base.h>
 #include <strata/context.h>
+#include <strata/decode.h>
 #include <strata/device.h>
 #include <strata/pack.h>
 #include <strata/plan.h>

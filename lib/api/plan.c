@@ -11,7 +11,7 @@
 #include "session/plan_input.h"
 
 /* Sizes of the structures in the release that brought them. */
-enum { FIRST_OPTIONS_BYTES = 80, FIRST_FACTS_BYTES = 104, FIRST_SHORTFALL_BYTES = 40 };
+enum { FIRST_OPTIONS_BYTES = 88, FIRST_FACTS_BYTES = 104, FIRST_SHORTFALL_BYTES = 40 };
 
 static const strata_plan_options default_options = {.kv_format = STRATA_KV_F16};
 static const strata_device_facts default_facts = {0};
@@ -39,6 +39,15 @@ strata_status strata__plan_options_in(const strata_plan_options *caller,
         status = strata__fail(STRATA_ERR_INVALID_ARGUMENT,
                               "strata_plan_options: lend_cache is %u; it must be 0 or 1",
                               options->lend_cache);
+    if (status == STRATA_OK && options->decode_rows > STRATA_DECODE_MOST_ROWS &&
+        options->decode_rows != STRATA_DECODE_ROWS_NONE)
+        status = strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                              "strata_plan_options: decode_rows is %u; it must be at most %d",
+                              options->decode_rows, STRATA_DECODE_MOST_ROWS);
+    if (status == STRATA_OK && options->reserved1)
+        status =
+            strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                         "strata_plan_options: reserved1 is %u; it must be 0", options->reserved1);
     if (status == STRATA_OK && options->device) {
         status = strata__struct_in(facts, sizeof *facts, options->device, FIRST_FACTS_BYTES,
                                    "strata_device_facts");

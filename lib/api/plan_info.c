@@ -10,7 +10,7 @@
 
 /* Sizes of the structures in the release that brought them. */
 enum {
-    FIRST_INFO_BYTES = 208,
+    FIRST_INFO_BYTES = 240,
     FIRST_BAND_BYTES = 16,
     FIRST_LAYER_BYTES = 48,
     FIRST_CONFIGURATION_BYTES = 40,
@@ -37,6 +37,25 @@ static uint32_t persistent_count(const strata__layout *layout)
 {
     return layout->session_buffer_count + layout->prompt.persistent_count +
            layout->host_buffer_count;
+}
+
+static uint32_t decode_persistent_count(const strata__layout *layout)
+{
+    return layout->decode.persistent_count + layout->decode.host_count;
+}
+
+/* Configuration `*index` of all, which becomes its number in the work that it belongs to. */
+static const strata__layout_work *work_of(const strata__layout *layout, uint32_t *index)
+{
+    if (*index < layout->prompt.config_count)
+        return &layout->prompt;
+    *index -= layout->prompt.config_count;
+    return &layout->decode;
+}
+
+static uint32_t configuration_count(const strata__layout *layout)
+{
+    return layout->prompt.config_count + layout->decode.config_count;
 }
 
 static void fill_work(const strata__layout_work *work, strata_plan_info *info)
@@ -84,6 +103,11 @@ strata_status strata_plan_info_get(const strata_plan *plan, strata_plan_info *in
     info.predicted_link_ns = l->prediction.link_ns;
     info.predicted_compute_ns = l->prediction.compute_ns;
     info.predicted_copied_bytes = l->prediction.copied_bytes;
+    info.decode_rows = l->decode.chunk_tokens;
+    info.decode_configuration_count = l->decode.config_count;
+    info.decode_persistent_count = decode_persistent_count(l);
+    info.decode_arena_bytes = l->decode.arena_bytes;
+    info.decode_host_bytes = l->decode.host_bytes;
     return strata__struct_out(inout, &info, sizeof info, FIRST_INFO_BYTES, "strata_plan_info");
 }
 
@@ -141,15 +165,17 @@ strata_status strata_plan_configuration_get(const strata_plan *plan, uint32_t in
 {
     strata_plan_configuration answer = {0};
     const strata__layout_config *config;
+    const strata__layout_work *work;
     strata_status status = check(plan, inout, "strata_plan_configuration_get");
     if (status == STRATA_OK)
-        status = check_index(index, plan->layout->prompt.config_count, "configuration");
+        status = check_index(index, configuration_count(plan->layout), "configuration");
     if (status != STRATA_OK)
         return status;
-    config = &plan->layout->prompt.configs[index];
+    work = work_of(plan->layout, &index);
+    config = &work->configs[index];
     answer.path = config->path;
     answer.rows = config->rows;
-    answer.layer_count = count_layers(&plan->layout->prompt, index);
+    answer.layer_count = count_layers(work, index);
     answer.buffer_count = config->buffer_count;
     answer.bytes = config->bytes;
     answer.path_name = strata__layout_path_name(config->path);
@@ -178,7 +204,9 @@ strata_status strata_plan_persistent_get(const strata_plan *plan, uint32_t index
     const strata__layout *l;
     strata_status status = check(plan, inout, "strata_plan_persistent_get");
     if (status == STRATA_OK)
-        status = check_index(index, persistent_count(plan->layout), "persistent buffer");
+        status = check_index(index,
+                             persistent_count(plan->layout) + decode_persistent_count(plan->layout),
+                             "persistent buffer");
     if (status != STRATA_OK)
         return status;
     l = plan->layout;
@@ -188,23 +216,33 @@ strata_status strata_plan_persistent_get(const strata_plan *plan, uint32_t index
     if (index < l->prompt.persistent_count)
         return buffer_out(&l->prompt.persistent[index], STRATA_REGION_PREFILL, inout);
     index -= l->prompt.persistent_count;
-    return buffer_out(&l->host_buffers[index], STRATA_REGION_HOST, inout);
+    if (index < l->host_buffer_count)
+        return buffer_out(&l->host_buffers[index], STRATA_REGION_HOST, inout);
+    index -= l->host_buffer_count;
+    if (index < l->decode.persistent_count)
+        return buffer_out(&l->decode.persistent[index], STRATA_REGION_SESSION, inout);
+    index -= l->decode.persistent_count;
+    return buffer_out(&l->decode.host[index], STRATA_REGION_DECODE, inout);
 }
 
 strata_status strata_plan_buffer_get(const strata_plan *plan, uint32_t configuration,
                                      uint32_t index, strata_plan_buffer *inout)
 {
     const strata__layout_config *config;
+    const strata__layout_work *work;
+    uint32_t region;
     strata_status status = check(plan, inout, "strata_plan_buffer_get");
     if (status == STRATA_OK)
-        status = check_index(configuration, plan->layout->prompt.config_count, "configuration");
+        status = check_index(configuration, configuration_count(plan->layout), "configuration");
     if (status != STRATA_OK)
         return status;
-    config = &plan->layout->prompt.configs[configuration];
+    work = work_of(plan->layout, &configuration);
+    region = work == &plan->layout->prompt ? STRATA_REGION_PREFILL : STRATA_REGION_SESSION;
+    config = &work->configs[configuration];
     status = check_index(index, config->buffer_count, "buffer");
     if (status != STRATA_OK)
         return status;
-    return buffer_out(&config->buffers[index], STRATA_REGION_PREFILL, inout);
+    return buffer_out(&config->buffers[index], region, inout);
 }
 
 const char *strata_plan_stage_name(uint32_t stage)

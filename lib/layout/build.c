@@ -120,6 +120,7 @@ static void free_work(const strata__allocator *a, strata__layout_work *w)
     strata__free(a, w->config_of, cells * sizeof *w->config_of);
     strata__free(a, w->paths, cells);
     strata__free(a, w->reasons, cells);
+    strata__free(a, w->host, STRATA__DEMANDS_MAX * sizeof *w->host);
 }
 
 void strata__layout_destroy(strata__layout *layout)
@@ -134,7 +135,6 @@ void strata__layout_destroy(strata__layout *layout)
     strata__free(a, layout->layers, layout->layer_count * sizeof *layout->layers);
     strata__free(a, layout->tensor_offsets, layout->tensor_count * sizeof *layout->tensor_offsets);
     strata__free(a, layout->session_buffers, STRATA__DEMANDS_MAX * sizeof *layout->session_buffers);
-    strata__free(a, layout->host_buffers, STRATA__DEMANDS_MAX * sizeof *layout->host_buffers);
     strata__free(a, layout, sizeof *layout);
 }
 
@@ -289,6 +289,7 @@ static strata_status allocate(strata__layout_problem *p, strata__layout **out)
         take(p->allocator, STRATA__DEMANDS_MAX, sizeof *layout->session_buffers, &status);
     layout->host_buffers =
         take(p->allocator, STRATA__DEMANDS_MAX, sizeof *layout->host_buffers, &status);
+    layout->prompt.host = layout->host_buffers;
     return status;
 }
 
@@ -310,6 +311,18 @@ static void copy_request(const strata__layout_problem *p, const strata__layout_s
     layout->ring_bytes = spec->ring_bytes;
 }
 
+static strata_status build_decode_host(const strata__layout_problem *p, strata__layout_work *w)
+{
+    strata_status status = STRATA_OK;
+    strata__layout_host host;
+    w->host_bytes = strata__layout_place_decode_host(p, &host);
+    w->host_count = host.buffer_count;
+    w->host = take(p->allocator, STRATA__DEMANDS_MAX, sizeof *w->host, &status);
+    if (w->host)
+        memcpy(w->host, host.buffers, host.buffer_count * sizeof host.buffers[0]);
+    return status;
+}
+
 /* Regions: the prompt's first, because a loan of its size is part of the session's. */
 static strata_status build_regions(strata__layout_problem *p, strata__layout_spec *spec,
                                    const strata__layout_choice *choice, const uint32_t *resident,
@@ -324,6 +337,8 @@ static strata_status build_regions(strata__layout_problem *p, strata__layout_spe
     if (p->request.decode_rows) {
         strata__layout_decode_spec(p, &decode);
         status = build_work(p, &decode, NULL, &session, &layout->decode);
+        if (status == STRATA_OK)
+            status = build_decode_host(p, &layout->decode);
         if (status != STRATA_OK)
             return status;
     }
@@ -361,6 +376,8 @@ static strata_status build_host(const strata__layout_problem *p, const strata__l
     layout->staged_bytes = host->staged_bytes;
     layout->host_buffer_count = host->buffer_count;
     memcpy(layout->host_buffers, host->buffers, host->buffer_count * sizeof host->buffers[0]);
+    layout->prompt.host_count = host->buffer_count;
+    layout->prompt.host_bytes = host->bytes;
     times = take(p->allocator, 1, sizeof *times, &status);
     if (!times)
         return status;

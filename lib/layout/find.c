@@ -43,6 +43,12 @@ const strata__layout_buffer *strata__layout_find_work(const strata__layout_work 
     return find(work->persistent, work->persistent_count, id);
 }
 
+const strata__layout_buffer *strata__layout_find_work_host(const strata__layout_work *work,
+                                                           uint32_t id)
+{
+    return find(work->host, work->host_count, id);
+}
+
 const strata__layout_buffer *strata__layout_find_session(const strata__layout *layout, uint32_t id)
 {
     return find(layout->session_buffers, layout->session_buffer_count, id);

@@ -8,9 +8,10 @@
  *   strata__layout_find    a buffer of a configuration; an address is region base + offset
  *   strata__layout_check   asked before every launch: do these rows fit the buffer?
  *
- * There are three regions. The session region holds what lives as long as a session, the prompt
- * region what reading prompts needs on top, the host region page-locked host memory. Offsets count
- * from the base of the region, which must be aligned to layout->alignment_bytes.
+ * There are four regions. The session region holds what lives as long as a session, the prompt
+ * region what reading prompts needs on top, two host regions page-locked host memory for prompts
+ * and for decoding. Offsets count from the base of the region, which must be aligned to
+ * layout->alignment_bytes.
  *
  *   session  | weights | KV pages | page table | state | decode work | expert cache |
  *   prompt   | residual | tokens | segments | pointers | ring | arena |
@@ -330,7 +331,9 @@ typedef struct strata__layout_work {
     uint8_t *reasons;               /* [layers][bands] strata__layout_reason */
     strata__layout_buffer *buffers; /* of all configurations */
     uint32_t buffer_count;
-    uint32_t reserved1;
+    uint32_t host_count;
+    strata__layout_buffer *host; /* buffers of the work's host region */
+    uint64_t host_bytes;
 } strata__layout_work;
 
 /* One layer's places in the session region, and how its experts are handled. */
@@ -376,7 +379,7 @@ typedef struct strata__layout {
     uint64_t budget_bytes; /* UINT64_MAX: none */
     uint64_t session_bytes;
     uint64_t prompt_bytes;
-    uint64_t host_bytes;   /* of the host region */
+    uint64_t host_bytes;   /* of the prompt's host region; decode.host_bytes are on top */
     uint64_t device_bytes; /* session_bytes, and prompt_bytes unless they are lent by the cache */
     uint64_t cache_bytes;
     uint64_t ring_bytes;
@@ -390,7 +393,7 @@ typedef struct strata__layout {
     strata__layout_place *layers;
     uint64_t *tensor_offsets; /* [tensors] in the session region */
     strata__layout_buffer *session_buffers;
-    strata__layout_buffer *host_buffers;
+    strata__layout_buffer *host_buffers; /* prompt.host */
     strata__layout_work prompt;
     strata__layout_work decode; /* chunk_tokens 0: none */
 } strata__layout;
@@ -456,6 +459,8 @@ const strata__layout_buffer *strata__layout_find(const strata__layout_work *work
 
 /* Persistent buffers; NULL when there is none of the kind. */
 const strata__layout_buffer *strata__layout_find_work(const strata__layout_work *work, uint32_t id);
+const strata__layout_buffer *strata__layout_find_work_host(const strata__layout_work *work,
+                                                           uint32_t id);
 const strata__layout_buffer *strata__layout_find_session(const strata__layout *layout, uint32_t id);
 const strata__layout_buffer *strata__layout_find_host(const strata__layout *layout, uint32_t id);
 

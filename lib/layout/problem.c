@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "layout/region.h"
 
 /* A number of the input, and what it may be. */
 typedef struct range {
@@ -258,6 +259,8 @@ strata_status strata__layout_problem_init(strata__layout_problem *problem,
         status = check_request(problem);
     if (status == STRATA_OK)
         status = classify(problem);
+    if (status == STRATA_OK)
+        problem->decode_host_bytes = strata__layout_place_decode_host(problem, NULL);
     return status;
 }
 

@@ -38,6 +38,7 @@ typedef struct strata__layout_problem {
     strata__layout_request request;
     uint64_t budget_bytes;      /* UINT64_MAX: none */
     uint64_t host_budget_bytes; /* UINT64_MAX: none */
+    uint64_t decode_host_bytes; /* of the host region of decoding */
     uint64_t expert_bytes;      /* slots of all experts of all layers */
     uint64_t largest_slot_bytes;
     uint64_t state_bytes; /* of all layers, both copies of all sequences */

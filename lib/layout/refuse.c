@@ -131,9 +131,9 @@ strata_status strata__planner_refuse(strata__planner *planner, strata__layout_sh
     if (needed <= p->budget_bytes)
         return strata__fail(STRATA_ERR_PLAN_INFEASIBLE,
                             "page-locked host memory: the budget of %llu bytes is less than the "
-                            "%llu that a prompt needs",
+                            "%llu that prompts and decoding need",
                             (unsigned long long)p->host_budget_bytes,
-                            (unsigned long long)planner->host.bytes);
+                            (unsigned long long)(planner->host.bytes + p->decode_host_bytes));
     shortfall->needed_bytes = needed;
     shortfall->missing_bytes = needed - p->budget_bytes;
     if (chunk)

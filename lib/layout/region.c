@@ -175,12 +175,36 @@ static void place_host_buffers(const strata__layout_problem *problem,
     out->bytes = carver.end;
 }
 
+uint64_t strata__layout_place_decode_host(const strata__layout_problem *problem,
+                                          strata__layout_host *out)
+{
+    strata__layout_host local = {0};
+    strata__layout_spec spec;
+    if (problem->request.decode_rows) {
+        strata__layout_decode_spec(problem, &spec);
+        place_host_buffers(problem, &spec, 0, &local);
+    }
+    if (out)
+        *out = local;
+    return local.bytes;
+}
+
+/* What decoding leaves of the host budget. */
+static uint64_t prompt_host_budget(const strata__layout_problem *problem)
+{
+    if (problem->host_budget_bytes == UINT64_MAX)
+        return UINT64_MAX;
+    if (problem->host_budget_bytes < problem->decode_host_bytes)
+        return 0;
+    return problem->host_budget_bytes - problem->decode_host_bytes;
+}
+
 void strata__layout_place_host(const strata__layout_problem *problem,
                                const strata__layout_spec *spec, uint64_t missing_bytes,
                                uint64_t group_bytes, strata__layout_host *out)
 {
     const strata__layout_facts *f = &problem->facts;
-    uint64_t budget = problem->host_budget_bytes, left;
+    uint64_t budget = prompt_host_budget(problem), left;
     double link = 1 / f->link_bytes_per_second, staging = 1 / f->staging_bytes_per_second;
     if (group_bytes < problem->largest_slot_bytes)
         group_bytes = problem->largest_slot_bytes;

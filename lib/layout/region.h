@@ -57,6 +57,10 @@ typedef struct strata__layout_host {
     strata__layout_buffer buffers[STRATA__DEMANDS_MAX];
 } strata__layout_host;
 
+/* The host region of decoding, which has no experts; `out` or NULL. Returns its bytes. */
+uint64_t strata__layout_place_decode_host(const strata__layout_problem *problem,
+                                          strata__layout_host *out);
+
 void strata__layout_place_host(const strata__layout_problem *problem,
                                const strata__layout_spec *spec, uint64_t missing_bytes,
                                uint64_t group_bytes, strata__layout_host *out);

@@ -89,9 +89,10 @@ static strata_status copy_layer(strata_session *session, uint32_t layer)
 static uint64_t lockable_bytes(const strata__layout *layout)
 {
     uint64_t budget = layout->request.host_budget_bytes;
+    uint64_t taken = layout->host_bytes + layout->decode.host_bytes;
     if (!budget)
         return UINT64_MAX;
-    return budget > layout->host_bytes ? budget - layout->host_bytes : 0;
+    return budget > taken ? budget - taken : 0;
 }
 
 static strata_status init_tier(strata_session *session, const uint64_t *uses)
@@ -166,29 +167,24 @@ static strata_expert_blob fixed_blob(const strata_session *session, uint32_t lay
 }
 
 /* All pointers, from the first half of the host's. */
-static strata_status upload_tables(strata_prefill *prefill)
+static strata_status upload_tables(const strata_session *session, const strata__layout_work *work,
+                                   uint8_t *base, uint8_t *host_base)
 {
-    const strata_session *session = prefill->session;
-    const strata__layout_buffer *device =
-        strata__layout_find_work(&session->layout->prompt, STRATA__BUFFER_POINTERS);
+    const strata__layout_buffer *device = strata__layout_find_work(work, STRATA__BUFFER_POINTERS);
     return session->device->ops->copy(
-        session->device, session->stream, prefill->memory.base + device->offset,
-        strata__host_buffer(session, prefill->host.base, STRATA__BUFFER_HOST_POINTERS),
-        device->bytes);
+        session->device, session->stream, base + device->offset,
+        strata__host_buffer(work, host_base, STRATA__BUFFER_HOST_POINTERS), device->bytes);
 }
 
-strata_status strata__experts_prepare(strata_prefill *prefill)
+strata_status strata__experts_fix_tables(const strata_session *session,
+                                         const strata__layout_work *work, uint8_t *base,
+                                         uint8_t *host_base)
 {
-    strata_session *session = prefill->session;
-    const strata__layout_buffer *device =
-        strata__layout_find_work(&session->layout->prompt, STRATA__BUFFER_POINTERS);
-    const void **table =
-        strata__host_buffer(session, prefill->host.base, STRATA__BUFFER_HOST_POINTERS);
+    const void **table = strata__host_buffer(work, host_base, STRATA__BUFFER_HOST_POINTERS);
     uint32_t experts = session->geometry->experts;
-    if (!device || session->experts.source == STRATA__SOURCE_CALLBACK)
+    if (!table || session->experts.source == STRATA__SOURCE_CALLBACK ||
+        session->experts.source == STRATA__SOURCE_STREAMED)
         return STRATA_OK;
-    if (session->experts.source == STRATA__SOURCE_STREAMED)
-        return strata__feed_init(&prefill->feed, prefill);
     for (uint32_t l = 0; l < session->geometry->layers; ++l) {
         if (session->layers[l].ffn != STRATA__FFN_EXPERTS)
             continue;
@@ -200,14 +196,23 @@ strata_status strata__experts_prepare(strata_prefill *prefill)
         }
         table += PROJECTIONS * experts;
     }
-    return upload_tables(prefill);
+    return upload_tables(session, work, base, host_base);
+}
+
+strata_status strata__experts_prepare(strata_prefill *prefill)
+{
+    strata_session *session = prefill->session;
+    if (session->experts.source == STRATA__SOURCE_STREAMED)
+        return strata__feed_init(&prefill->feed, prefill);
+    return strata__experts_fix_tables(session, &session->layout->prompt, prefill->memory.base,
+                                      prefill->host.base);
 }
 
 strata_status strata__experts_begin(strata_prefill *prefill, uint64_t chunks)
 {
     strata_session *session = prefill->session;
-    const void **table =
-        strata__host_buffer(session, prefill->host.base, STRATA__BUFFER_HOST_POINTERS);
+    const void **table = strata__host_buffer(&session->layout->prompt, prefill->host.base,
+                                             STRATA__BUFFER_HOST_POINTERS);
     strata_status status = STRATA_OK;
     if (session->experts.source != STRATA__SOURCE_STREAMED)
         return STRATA_OK;
@@ -219,7 +224,8 @@ strata_status strata__experts_begin(strata_prefill *prefill, uint64_t chunks)
     if (prefill->is_lent)
         status = strata__loan_take(&session->loan);
     if (status == STRATA_OK && strata__feed_begin(&prefill->feed, chunks, table))
-        status = upload_tables(prefill);
+        status = upload_tables(session, &session->layout->prompt, prefill->memory.base,
+                               prefill->host.base);
     return status;
 }
 
@@ -238,7 +244,7 @@ static strata_status find_tables(strata__step *step, const void ***device, const
 {
     const strata__layout_buffer *buffer =
         strata__layout_find_work(step->work, STRATA__BUFFER_POINTERS);
-    uint8_t *base = strata__host_buffer(step->session, step->host, STRATA__BUFFER_HOST_POINTERS);
+    uint8_t *base = strata__host_buffer(step->work, step->host, STRATA__BUFFER_HOST_POINTERS);
     if (!buffer || !base)
         return strata__fail(STRATA_ERR_INTERNAL, "the plan has no expert pointers");
     base += step->chunk % 2 * buffer->bytes + step->expert_layer * buffer->row_bytes;

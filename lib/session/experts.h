@@ -18,6 +18,7 @@
 #include <strata/session.h>
 
 #include "base/alloc.h"
+#include "layout/layout.h"
 #include "pack/pack.h"
 
 struct strata__step;
@@ -41,7 +42,12 @@ typedef struct strata__experts {
 strata_status strata__experts_init(strata_session *session, const strata_session_options *options);
 void strata__experts_finish(strata_session *session); /* streams idle; also half built */
 
-/* Fills a prefill's pointer tables as far as they never change. */
+/* Fills the pointer tables of a work region and its host region, where they never change. */
+strata_status strata__experts_fix_tables(const strata_session *session,
+                                         const strata__layout_work *work, uint8_t *base,
+                                         uint8_t *host_base);
+
+/* Makes a prefill ready to hand out experts. */
 strata_status strata__experts_prepare(strata_prefill *prefill);
 
 /* A prompt of `chunks` chunks begins. */

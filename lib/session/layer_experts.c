@@ -24,6 +24,15 @@ typedef struct launch {
     strata__scratch scratch;
 } launch;
 
+/* All rows at once, whatever they are routed to: as many as a step of decoding has. */
+static strata__expert_range whole_range(const strata__step *step)
+{
+    strata__expert_range range = {0};
+    range.rows = step->rows * step->session->geometry->top_k;
+    range.last_expert = step->session->geometry->experts - 1;
+    return range;
+}
+
 /* The rows from first_row on that one launch takes. */
 static strata__expert_range next_range(const strata__step *step, uint32_t first_row,
                                        uint32_t first_expert)
@@ -166,13 +175,18 @@ static strata_status release(const launch *l)
 strata_status strata__step_experts(strata__step *step)
 {
     strata_session *session = step->session;
-    uint32_t total = step->host_offsets[session->geometry->experts];
+    uint32_t total = 0;
     strata_status status = STRATA_OK;
     launch l = {0};
     l.step = step;
     l.layer = &session->layers[step->launch.layer];
     l.weights = &session->weights.layers[step->launch.layer];
     l.path = step->work->configs[step->launch.config].path;
+    if (step->is_blind) {
+        l.range = whole_range(step);
+        return run(&l);
+    }
+    total = step->host_offsets[session->geometry->experts];
     for (uint32_t row = 0; row < total && status == STRATA_OK; row += l.range.rows) {
         l.range = next_range(step, row, l.range.last_expert);
         status = run(&l);

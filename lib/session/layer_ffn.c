@@ -226,7 +226,7 @@ static strata_status group(strata__step *step)
     strata_session *session = step->session;
     uint32_t experts = session->geometry->experts, top_k = session->geometry->top_k;
     const strata__layout_buffer *host =
-        strata__layout_find_host(session->layout, STRATA__BUFFER_HOST_OFFSETS);
+        strata__layout_find_work_host(step->work, STRATA__BUFFER_HOST_OFFSETS);
     uint64_t pairs = (uint64_t)step->rows * top_k;
     strata__taker taker = {step, STRATA_OK};
     strata__group_args args = {0};
@@ -247,7 +247,7 @@ static strata_status group(strata__step *step)
     args.flag_value = ++*step->flag_value;
     step->host_offsets = args.host_offsets;
     status = session->kernels->ops->group(session->kernels, session->stream->native, &args);
-    if (status == STRATA_OK)
+    if (status == STRATA_OK && !step->is_blind)
         status =
             session->device->ops->event_record(session->device, session->routed, session->stream);
     return status;
@@ -278,7 +278,7 @@ strata_status strata__step_ffn(strata__step *step)
         status = group(step);
     if (status == STRATA_OK && layer->shared_width)
         status = for_tiles(step, shared_tile);
-    if (status == STRATA_OK)
+    if (status == STRATA_OK && !step->is_blind)
         status = wait_for_offsets(step);
     if (status == STRATA_OK && step->feed)
         strata__feed_routed(step->feed, step->launch.layer, step->host_offsets);

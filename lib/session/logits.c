@@ -41,7 +41,7 @@ static strata_status run_tile(strata__step *step, uint32_t first, uint32_t rows,
     strata_session *session = step->session;
     const strata__device_ops *ops = session->device->ops;
     const strata__layout_buffer *host =
-        strata__layout_find_host(session->layout, STRATA__BUFFER_HOST_LOGITS);
+        strata__layout_find_work_host(step->work, STRATA__BUFFER_HOST_LOGITS);
     uint64_t bytes = (uint64_t)rows * session->geometry->vocabulary * sizeof *out;
     strata__taker taker = {step, STRATA_OK};
     strata__rows xn =

@@ -90,6 +90,9 @@ static void make_request(strata__plan_input *plan, const strata__geometry *geome
     out->experts = options->experts;
     out->expert_source = 1;
     out->borrow = options->lend_cache;
+    out->decode_rows = options->decode_rows ? options->decode_rows : STRATA_DECODE_MOST_ROWS;
+    if (options->decode_rows == STRATA_DECODE_ROWS_NONE)
+        out->decode_rows = 0;
 }
 
 strata_status strata__plan_input_init(strata__plan_input *plan, const strata__allocator *allocator,

@@ -155,6 +155,8 @@ static strata_status build(strata_session *session, const strata_session_options
     status = strata__kv_init(&session->kv, allocator, layout->sequences, layout->pages_per_sequence,
                              layout->pages_total, layout->page_tokens);
     if (status == STRATA_OK)
+        status = strata__decode_init(session);
+    if (status == STRATA_OK)
         status = session->device->ops->stream_synchronize(session->device, session->stream);
     if (status != STRATA_OK)
         return status;
@@ -175,6 +177,7 @@ static void destroy(strata_session *session)
     bool entered = device->ops->enter(device, &saved) == STRATA_OK;
     if (session->stream)
         (void)device->ops->stream_synchronize(device, session->stream);
+    strata__decode_finish(session);
     strata__experts_finish(session);
     if (session->kernels)
         session->kernels->ops->destroy(session->kernels);
@@ -349,6 +352,13 @@ void strata__session_stats(const strata_session *session, strata_session_stats *
     out->refill_bytes = load(&c->refill_bytes);
     out->link_bytes = load(&c->link_bytes);
     out->link_ns = load(&c->link_ns);
+    out->decode_tokens = load(&c->decode_tokens);
+    out->decode_steps = load(&c->decode_steps);
+    out->decode_ns = load(&c->decode_ns);
+    out->decode_hit_bytes = load(&c->decode_hit_bytes);
+    out->decode_place_bytes = load(&c->decode_place_bytes);
+    out->decode_fetch_bytes = load(&c->decode_fetch_bytes);
+    out->decode_admit_bytes = load(&c->decode_admit_bytes);
     if (session->tier) {
         out->lock_wanted_bytes = load(&session->tier->wanted_bytes);
         out->lock_bytes = load(&session->tier->pinned_bytes);

@@ -13,6 +13,7 @@
 #include "layout/layout.h"
 #include "pack/pack.h"
 #include "session/cache.h"
+#include "session/decode.h"
 #include "session/experts.h"
 #include "session/feed.h"
 #include "session/host_tier.h"
@@ -46,6 +47,13 @@ typedef struct strata__counters {
     _Atomic uint64_t refill_bytes;       /* copied into a range that was lent, and published */
     _Atomic uint64_t link_bytes;         /* whose time on the link is known, and that time */
     _Atomic uint64_t link_ns;
+    _Atomic uint64_t decode_tokens; /* of steps that were done */
+    _Atomic uint64_t decode_steps;
+    _Atomic uint64_t decode_ns;
+    _Atomic uint64_t decode_hit_bytes;
+    _Atomic uint64_t decode_place_bytes;
+    _Atomic uint64_t decode_fetch_bytes;
+    _Atomic uint64_t decode_admit_bytes;
 } strata__counters;
 
 struct strata_session {
@@ -75,6 +83,7 @@ struct strata_session {
     strata__loan loan;       /* zeros as above */
     strata__host_tier *tier; /* NULL: none is streamed, or the caller gives the experts */
     strata__kv kv;
+    strata__decode decode;
     strata__counters counters;
 };
 

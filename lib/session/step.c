@@ -11,9 +11,9 @@ void *strata__session_buffer(const strata_session *session, uint32_t id)
     return buffer ? session->memory.base + buffer->offset : NULL;
 }
 
-void *strata__host_buffer(const strata_session *session, uint8_t *host_base, uint32_t id)
+void *strata__host_buffer(const strata__layout_work *work, uint8_t *host_base, uint32_t id)
 {
-    const strata__layout_buffer *buffer = strata__layout_find_host(session->layout, id);
+    const strata__layout_buffer *buffer = strata__layout_find_work_host(work, id);
     return buffer ? host_base + buffer->offset : NULL;
 }
 
@@ -164,10 +164,9 @@ strata_status strata__step_begin(strata__step *step)
     const strata__layout_buffer *entries =
         strata__layout_find_work(step->work, STRATA__BUFFER_SEGMENTS);
     uint64_t half = step->chunk % 2;
-    uint8_t *host_tokens =
-        strata__host_buffer(step->session, step->host, STRATA__BUFFER_HOST_TOKENS);
+    uint8_t *host_tokens = strata__host_buffer(step->work, step->host, STRATA__BUFFER_HOST_TOKENS);
     uint8_t *host_segments =
-        strata__host_buffer(step->session, step->host, STRATA__BUFFER_HOST_SEGMENTS);
+        strata__host_buffer(step->work, step->host, STRATA__BUFFER_HOST_SEGMENTS);
     strata__taker taker = {step, STRATA_OK};
     uint32_t used = 0, row = 0;
     strata_status status;

@@ -8,6 +8,7 @@
 #ifndef STRATA_SESSION_STEP_H
 #define STRATA_SESSION_STEP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "session/state.h"
@@ -34,6 +35,7 @@ typedef struct strata__step {
     uint32_t part_count;
     uint32_t rows;  /* of all parts */
     uint64_t chunk; /* of the prompt, for texts and for the halves of host buffers */
+    bool is_blind;  /* every expert has an address: the host waits for no layer's routing */
 
     /* set by strata__step_begin() */
     float *x; /* the residual */
@@ -97,8 +99,8 @@ strata__scratch strata__take_scratch(strata__taker *taker, uint32_t id);
 /* One layer's pages. */
 strata__kv_view strata__step_kv(const strata__step *step);
 
-/* Host region and session region, by buffer id. NULL when there is none. */
-void *strata__host_buffer(const strata_session *session, uint8_t *host_base, uint32_t id);
+/* Host region of a work and session region, by buffer id. NULL when there is none. */
+void *strata__host_buffer(const strata__layout_work *work, uint8_t *host_base, uint32_t id);
 void *strata__session_buffer(const strata_session *session, uint32_t id);
 
 #endif

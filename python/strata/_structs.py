@@ -235,6 +235,8 @@ class strata_plan_options(_Record):
         ("device", POINTER(strata_device_facts)),
         ("lend_cache", c_uint32),
         ("reserved0", c_uint32),
+        ("decode_rows", c_uint32),
+        ("reserved1", c_uint32),
     ]
 
 
@@ -273,6 +275,12 @@ class strata_plan_info(_Record):
         ("predicted_link_ns", c_uint64),
         ("predicted_compute_ns", c_uint64),
         ("predicted_copied_bytes", c_uint64),
+        ("decode_rows", c_uint32),
+        ("decode_configuration_count", c_uint32),
+        ("decode_persistent_count", c_uint32),
+        ("reserved0", c_uint32),
+        ("decode_arena_bytes", c_uint64),
+        ("decode_host_bytes", c_uint64),
     ]
 
 
@@ -362,6 +370,36 @@ class strata_prefill_result(_Record):
     ]
 
 
+class strata_decode_part(_Record):
+    _fields_ = [
+        ("sequence_id", c_int32),
+        ("token_count", c_uint32),
+        ("tokens", POINTER(c_int32)),
+    ]
+
+
+class strata_decode_request(_Record):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("part_count", c_uint32),
+        ("parts", POINTER(strata_decode_part)),
+        ("logits", POINTER(c_float)),
+        ("logits_capacity", c_uint64),
+        ("logits_mode", c_uint32),
+        ("reserved0", c_uint32),
+    ]
+
+
+class strata_decode_result(_Record):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("row_count", c_uint32),
+        ("logits_count", c_uint64),
+        ("wall_ns", c_uint64),
+        ("sequence_tokens", c_uint64 * 16),
+    ]
+
+
 class strata_session_stats(_Record):
     _fields_ = [
         ("struct_size", c_uint32),
@@ -389,4 +427,11 @@ class strata_session_stats(_Record):
         ("lock_bytes", c_uint64),
         ("lock_refused_bytes", c_uint64),
         ("blob_slow_bytes", c_uint64),
+        ("decode_tokens", c_uint64),
+        ("decode_steps", c_uint64),
+        ("decode_ns", c_uint64),
+        ("decode_hit_bytes", c_uint64),
+        ("decode_place_bytes", c_uint64),
+        ("decode_fetch_bytes", c_uint64),
+        ("decode_admit_bytes", c_uint64),
     ]

@@ -32,6 +32,8 @@ class PlanOptions(TypedDict, total=False):
     """Prompt length to plan for; 0: the context."""
     chunk: int
     """Tokens that pass all layers together; 0: chosen."""
+    decode_rows: int
+    """Most rows of a step of decoding; 0: the library's default."""
     sequences: int
     """Sequences that the KV cache holds."""
     path: str
@@ -68,6 +70,8 @@ class PlanInfo(NamedTuple):
     predicted_link_ns: int
     predicted_compute_ns: int
     predicted_copied_bytes: int
+    decode_rows: int
+    decode_host_bytes: int
 
 
 class PlanLayer(NamedTuple):
@@ -187,6 +191,7 @@ def native_options(options: PlanOptions) -> Any:
     plan.prompt_tokens = options.get("prompt", 0)
     plan.chunk_tokens = options.get("chunk", 0)
     plan.path = options.get("path", "auto").encode()
+    plan.decode_rows = options.get("decode_rows", 0)
     if "facts" in options:
         facts = sized(s.strata_device_facts)
         for name, value in options["facts"].items():

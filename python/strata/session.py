@@ -68,6 +68,13 @@ class SessionStats(NamedTuple):
     lock_bytes: int
     lock_refused_bytes: int
     blob_slow_bytes: int
+    decode_tokens: int
+    decode_steps: int
+    decode_ns: int
+    decode_hit_bytes: int
+    decode_place_bytes: int
+    decode_fetch_bytes: int
+    decode_admit_bytes: int
 
 
 class PrefillResult(NamedTuple):

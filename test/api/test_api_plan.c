@@ -82,10 +82,17 @@ static void arguments(void **state)
     fixture_text_has("band");
     assert_int_equal(strata_plan_layer_get(good, info.layer_count, 0, &layer), bad);
     assert_int_equal(strata_plan_layer_get(good, 0, info.band_count, &layer), bad);
-    assert_int_equal(strata_plan_configuration_get(good, info.configuration_count, &configuration),
+    assert_int_equal(
+        strata_plan_configuration_get(
+            good, info.configuration_count + info.decode_configuration_count, &configuration),
+        bad);
+    assert_int_equal(strata_plan_persistent_get(
+                         good, info.persistent_count + info.decode_persistent_count, &buffer),
                      bad);
-    assert_int_equal(strata_plan_persistent_get(good, info.persistent_count, &buffer), bad);
-    assert_int_equal(strata_plan_buffer_get(good, info.configuration_count, 0, &buffer), bad);
+    assert_int_equal(
+        strata_plan_buffer_get(good, info.configuration_count + info.decode_configuration_count, 0,
+                               &buffer),
+        bad);
     assert_int_equal(strata_plan_buffer_get(good, 0, 1000, &buffer), bad);
     assert_int_equal(strata_plan_shortfall_get(NULL, NULL, &shortfall), bad);
     assert_int_equal(strata_plan_shortfall_get(pack, NULL, NULL), bad);
@@ -116,7 +123,7 @@ static void every_buffer(void **state)
     strata_plan *plan;
     strata_plan_info info;
     strata_plan_buffer buffers[64];
-    uint64_t end[3] = {0};
+    uint64_t end[4] = {0};
     (void)state;
     strata_plan_options_init(&options, sizeof options);
     options.device = &facts;
@@ -132,6 +139,17 @@ static void every_buffer(void **state)
         for (uint32_t j = 0; j < i; ++j)
             assert_true(buffers[i].region != buffers[j].region ||
                         !overlap(&buffers[i], &buffers[j]));
+    }
+    assert_true(info.decode_persistent_count > 0);
+    for (uint32_t i = 0; i < info.decode_persistent_count; ++i) {
+        strata_plan_buffer b = {.struct_size = sizeof b};
+        fixture_ok(strata_plan_persistent_get(plan, info.persistent_count + i, &b));
+        assert_true(b.region == STRATA_REGION_SESSION || b.region == STRATA_REGION_DECODE);
+        assert_true(
+            b.offset_bytes + b.bytes <=
+            (b.region == STRATA_REGION_SESSION ? info.session_bytes : info.decode_host_bytes));
+        for (uint32_t j = 0; j < info.persistent_count; ++j)
+            assert_true(b.region != buffers[j].region || !overlap(&b, &buffers[j]));
     }
     assert_true(end[STRATA_REGION_SESSION] <= info.session_bytes);
     assert_true(end[STRATA_REGION_HOST] <= info.host_bytes);
@@ -151,7 +169,54 @@ static void every_buffer(void **state)
                             buffers[j].first_stage > b->last_stage || !overlap(b, &buffers[j]));
         }
     }
+    for (uint32_t c = 0; c < info.decode_configuration_count; ++c) {
+        strata_plan_configuration configuration = {.struct_size = sizeof configuration};
+        fixture_ok(
+            strata_plan_configuration_get(plan, info.configuration_count + c, &configuration));
+        assert_int_equal(configuration.rows, info.decode_rows);
+        assert_true(configuration.bytes <= info.decode_arena_bytes);
+        for (uint32_t i = 0; i < configuration.buffer_count; ++i) {
+            strata_plan_buffer b = {.struct_size = sizeof b};
+            fixture_ok(strata_plan_buffer_get(plan, info.configuration_count + c, i, &b));
+            assert_int_equal(b.region, STRATA_REGION_SESSION);
+            assert_true(b.offset_bytes + b.bytes <= info.session_bytes);
+        }
+    }
     strata_plan_destroy(plan);
+}
+
+/* Rows of decoding are what is asked for, 16 by default, or none at all. */
+static void decode_rows(void **state)
+{
+    strata_plan_options options;
+    strata_plan_info with, few, none;
+    strata_plan *plan;
+    (void)state;
+    strata_plan_options_init(&options, sizeof options);
+    with = info_of(plan = make(&options));
+    strata_plan_destroy(plan);
+    assert_int_equal(with.decode_rows, STRATA_DECODE_MOST_ROWS);
+    options.decode_rows = 2;
+    few = info_of(plan = make(&options));
+    strata_plan_destroy(plan);
+    assert_int_equal(few.decode_rows, 2);
+    options.decode_rows = STRATA_DECODE_ROWS_NONE;
+    none = info_of(plan = make(&options));
+    strata_plan_destroy(plan);
+    assert_int_equal(none.decode_rows, 0);
+    assert_int_equal(none.decode_host_bytes, 0);
+    assert_int_equal(none.decode_configuration_count, 0);
+    assert_int_equal(none.decode_persistent_count, 0);
+    assert_true(none.session_bytes < few.session_bytes);
+    assert_true(few.session_bytes < with.session_bytes);
+    assert_true(few.decode_host_bytes < with.decode_host_bytes);
+    assert_int_equal(none.prefill_bytes, with.prefill_bytes);
+    options.decode_rows = STRATA_DECODE_MOST_ROWS + 1;
+    assert_int_equal(strata_plan_create(pack, &options, &plan), STRATA_ERR_INVALID_ARGUMENT);
+    fixture_text_has("decode_rows is 17");
+    options.decode_rows = 0;
+    options.reserved1 = 1;
+    assert_int_equal(strata_plan_create(pack, &options, &plan), STRATA_ERR_INVALID_ARGUMENT);
 }
 
 static void path_texts(void **state)
@@ -351,7 +416,7 @@ static void allocations_equal_the_plan(void **state)
         fixture_ok(strata_prefill_create(session, NULL, &prefill));
         fixture_ok(strata_session_stats_get(session, &stats));
         assert_int_equal(stats.device_bytes, info.device_bytes);
-        assert_int_equal(stats.host_bytes, info.host_bytes);
+        assert_int_equal(stats.host_bytes, info.host_bytes + info.decode_host_bytes);
         fixture_tokens(run, spec.vocabulary, tokens, plan_options.context_tokens);
         strata_prefill_request_init(&request, sizeof request);
         request.tokens = tokens;
@@ -427,6 +492,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arguments),
         cmocka_unit_test(every_buffer),
+        cmocka_unit_test(decode_rows),
         cmocka_unit_test(path_texts),
         cmocka_unit_test(paths_and_reasons),
         cmocka_unit_test(what_would_fit),

@@ -210,6 +210,7 @@ static void stats_add_up(void **state)
     strata_session_stats old;
     int32_t tokens[PROMPT];
     uint64_t length;
+    strata_plan_info info = {.struct_size = sizeof info};
     fixture f;
     (void)state;
     fixture_tokens(3, VOCABULARY, tokens, PROMPT);
@@ -232,7 +233,8 @@ static void stats_add_up(void **state)
     f.prefill = NULL;
     fixture_ok(strata_session_stats_get(f.session, &stats));
     assert_int_equal(stats.device_bytes, old.device_bytes - strata_prefill_bytes(f.session));
-    assert_int_equal(stats.host_bytes, 0);
+    fixture_ok(strata_plan_info_get(strata_session_plan(f.session), &info));
+    assert_int_equal(stats.host_bytes, info.decode_host_bytes);
     fixture_close(&f);
 }
 

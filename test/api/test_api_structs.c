@@ -94,6 +94,7 @@ INITIALISER(strata_device_facts)
 INITIALISER(strata_session_options)
 INITIALISER(strata_prefill_options)
 INITIALISER(strata_prefill_request)
+INITIALISER(strata_decode_request)
 INITIALISER(strata_encode_options)
 INITIALISER(strata_decode_options)
 INITIALISER(strata_sample_options)
@@ -111,6 +112,7 @@ static const initialiser initialisers[] = {
     {"session_options", sizeof(strata_session_options), init_strata_session_options},
     {"prefill_options", sizeof(strata_prefill_options), init_strata_prefill_options},
     {"prefill_request", sizeof(strata_prefill_request), init_strata_prefill_request},
+    {"decode_request", sizeof(strata_decode_request), init_strata_decode_request},
     {"encode_options", sizeof(strata_encode_options), init_strata_encode_options},
     {"decode_options", sizeof(strata_decode_options), init_strata_decode_options},
     {"sample_options", sizeof(strata_sample_options), init_strata_sample_options},
@@ -198,6 +200,18 @@ static strata_status take_prefill_request(void)
     return strata_prefill_run(prefill, request, NULL);
 }
 
+static const int32_t decode_tokens[] = {1};
+static const strata_decode_part decode_part = {.token_count = 1, .tokens = decode_tokens};
+
+static strata_status take_decode_request(void)
+{
+    strata_decode_request *request = (void *)&memory;
+    request->parts = &decode_part;
+    request->part_count = 1;
+    request->logits_mode = STRATA_LOGITS_NONE;
+    return strata_session_decode(session, request, NULL);
+}
+
 static strata_status take_encode_options(void)
 {
     uint64_t count;
@@ -231,6 +245,8 @@ static const struct {
      take_prefill_options},
     {{"prefill_request", sizeof(strata_prefill_request), init_strata_prefill_request},
      take_prefill_request},
+    {{"decode_request", sizeof(strata_decode_request), init_strata_decode_request},
+     take_decode_request},
     {{"encode_options", sizeof(strata_encode_options), init_strata_encode_options},
      take_encode_options},
     {{"decode_options", sizeof(strata_decode_options), init_strata_decode_options},
@@ -346,6 +362,16 @@ static strata_status give_result(void)
     return strata_prefill_run(prefill, &request, (void *)&memory);
 }
 
+static strata_status give_decode_result(void)
+{
+    strata_decode_request request;
+    strata_decode_request_init(&request, sizeof request);
+    request.parts = &decode_part;
+    request.part_count = 1;
+    request.logits_mode = STRATA_LOGITS_NONE;
+    return strata_session_decode(session, &request, (void *)&memory);
+}
+
 static const struct {
     const char *name;
     uint64_t bytes;
@@ -364,6 +390,7 @@ static const struct {
     {"plan_buffer", sizeof(strata_plan_buffer), give_plan_buffer},
     {"session_stats", sizeof(strata_session_stats), give_stats},
     {"prefill_result", sizeof(strata_prefill_result), give_result},
+    {"decode_result", sizeof(strata_decode_result), give_decode_result},
     {"tokenizer_info", sizeof(strata_tokenizer_info), give_tokenizer_info},
 };
 

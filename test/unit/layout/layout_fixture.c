@@ -315,8 +315,15 @@ void fixture_check(const strata__layout *layout)
     check_buffers(layout->host_buffers, layout->host_buffer_count, alignment, 0,
                   layout->host_bytes);
     check_work(&layout->prompt, alignment, layout->prompt_bytes);
-    if (layout->decode.chunk_tokens)
+    if (layout->decode.chunk_tokens) {
         check_work(&layout->decode, alignment, layout->session_bytes);
+        check_buffers(layout->decode.host, layout->decode.host_count, alignment, 0,
+                      layout->decode.host_bytes);
+        assert_true(layout->decode.host_count > 0);
+    }
+    if (layout->request.host_budget_bytes && layout->pinned_bytes)
+        assert_true(layout->host_bytes + layout->decode.host_bytes + layout->pinned_bytes <=
+                    layout->request.host_budget_bytes);
     check_places(layout);
     assert_int_equal(layout->prompt_bytes % alignment, 0);
     assert_int_equal(layout->session_bytes % alignment, 0);
@@ -344,6 +351,7 @@ static bool same_work(const strata__layout_work *a, const strata__layout_work *b
         return false;
     return a->chunk_tokens == 0 ||
            (same_buffers(a->buffers, b->buffers, a->buffer_count, b->buffer_count) &&
+            same_buffers(a->host, b->host, a->host_count, b->host_count) &&
             same_buffers(a->persistent, b->persistent, a->persistent_count, b->persistent_count) &&
             memcmp(a->bands, b->bands, a->band_count * sizeof a->bands[0]) == 0 &&
             memcmp(a->config_of, b->config_of, cells * sizeof a->config_of[0]) == 0 &&

@@ -127,7 +127,8 @@ static void open_session(bench *b, const tiny_spec *spec, const strata_plan_opti
     options.thread_count = 1;
     options.blas = 1;
     ok(strata__session_create(b->pack, &options, &b->session));
-    assert_int_equal(allocated(b), b->session->layout->session_bytes);
+    assert_int_equal(allocated(b),
+                     b->session->layout->session_bytes + b->session->layout->decode.host_bytes);
     ok(strata__prefill_create(b->session, &prefill_options, &b->prefill));
 }
 
@@ -168,6 +169,7 @@ static void allocations_equal_the_plan(void **state)
         const strata__layout *layout;
         uint64_t count = pick(&random, 1, 80);
         float *logits = calloc(count * spec.vocabulary, sizeof *logits);
+        uint64_t host_bytes;
         bench b = {0};
         plan.chunk_tokens = pick(&random, 0, 60);
         plan.context_tokens = pick(&random, 100, 300);
@@ -175,15 +177,14 @@ static void allocations_equal_the_plan(void **state)
         plan.kv_format = pick(&random, 0, 2);
         open_session(&b, &spec, &plan);
         layout = b.session->layout;
-        assert_int_equal(allocated(&b),
-                         layout->session_bytes + layout->prompt_bytes + layout->host_bytes);
+        host_bytes = layout->host_bytes + layout->decode.host_bytes;
+        assert_int_equal(allocated(&b), layout->session_bytes + layout->prompt_bytes + host_bytes);
         strata__session_stats(b.session, &stats);
         assert_int_equal(stats.device_bytes, layout->device_bytes);
-        assert_int_equal(stats.host_bytes, layout->host_bytes);
+        assert_int_equal(stats.host_bytes, host_bytes);
         assert_int_equal(strata__prefill_bytes(b.session), layout->prompt_bytes);
         ok(read_prompt(&b, count, logits));
-        assert_int_equal(allocated(&b),
-                         layout->session_bytes + layout->prompt_bytes + layout->host_bytes);
+        assert_int_equal(allocated(&b), layout->session_bytes + layout->prompt_bytes + host_bytes);
         close_session(&b);
         free(logits);
     }

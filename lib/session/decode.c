@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+#include "session/decode.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "session/session.h"
+#include "session/state.h"
+#include "session/step.h"
+
+typedef struct round {
+    strata_session *session;
+    const strata_decode_request *request;
+    strata_decode_result *result;
+    strata__step_part parts[STRATA_DECODE_MOST_ROWS];
+    uint32_t rows;
+} round;
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+strata_status strata__decode_init(strata_session *session)
+{
+    const strata__layout_work *work = &session->layout->decode;
+    strata__decode *decode = &session->decode;
+    uint64_t entries = (uint64_t)work->segment_capacity + 1;
+    strata_status status;
+    if (!work->chunk_tokens)
+        return STRATA_OK;
+    decode->tile_segment =
+        strata__calloc(&session->context->allocator, entries, sizeof *decode->tile_segment);
+    if (!decode->tile_segment)
+        return strata__fail_memory(entries * sizeof *decode->tile_segment, "the tiles of a step");
+    decode->tile_capacity = work->segment_capacity;
+    status = strata__region_alloc_host(&decode->host, session->device, work->host_bytes,
+                                       "the page-locked memory of decoding");
+    if (status != STRATA_OK)
+        return status;
+    /* No grouping has left its flag: values from 1 on. */
+    memset(decode->host.base, 0, decode->host.bytes);
+    strata__counter_add(&session->counters.host_bytes, decode->host.bytes);
+    return strata__experts_fix_tables(session, work, session->memory.base, decode->host.base);
+}
+
+void strata__decode_finish(strata_session *session)
+{
+    strata__decode *decode = &session->decode;
+    strata__region_free(&decode->host, session->device);
+    if (decode->tile_segment)
+        strata__free(&session->context->allocator, decode->tile_segment,
+                     (decode->tile_capacity + 1ull) * sizeof *decode->tile_segment);
+    memset(decode, 0, sizeof *decode);
+}
+
+static strata_status check_part(round *r, uint32_t index)
+{
+    const strata_decode_part *part = &r->request->parts[index];
+    uint64_t length, context = r->session->layout->context_tokens;
+    uint32_t vocabulary = r->session->geometry->vocabulary;
+    strata_status status = strata__session_length(r->session, part->sequence_id, &length);
+    if (status != STRATA_OK)
+        return status;
+    for (uint32_t i = 0; i < index; ++i)
+        if (r->request->parts[i].sequence_id == part->sequence_id)
+            return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                                "parts %u and %u are both of sequence %d", i, index,
+                                (int)part->sequence_id);
+    if (!part->tokens || !part->token_count)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "part %u: no tokens", index);
+    if (part->token_count > r->session->layout->decode.chunk_tokens - r->rows)
+        return strata__fail(STRATA_ERR_CAPACITY,
+                            "the step has more than the %u rows planned for decoding",
+                            r->session->layout->decode.chunk_tokens);
+    if (part->token_count > context - length)
+        return strata__fail(STRATA_ERR_CAPACITY,
+                            "sequence %d is full: %u tokens at position %llu, the context is %llu",
+                            (int)part->sequence_id, part->token_count, (unsigned long long)length,
+                            (unsigned long long)context);
+    for (uint32_t i = 0; i < part->token_count; ++i)
+        if (part->tokens[i] < 0 || (uint32_t)part->tokens[i] >= vocabulary)
+            return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                                "token %u of part %u is %d; the vocabulary has %u", i, index,
+                                (int)part->tokens[i], vocabulary);
+    r->parts[index].tokens = part->tokens;
+    r->parts[index].sequence = (uint32_t)part->sequence_id;
+    r->parts[index].rows = part->token_count;
+    r->parts[index].position = length;
+    r->rows += part->token_count;
+    return STRATA_OK;
+}
+
+static strata_status check_logits(const round *r)
+{
+    const strata_decode_request *request = r->request;
+    uint64_t rows = request->logits_mode == STRATA_LOGITS_ALL ? r->rows : request->part_count;
+    uint64_t vocabulary = r->session->geometry->vocabulary;
+    if (request->logits_mode > STRATA_LOGITS_NONE)
+        return strata__fail(STRATA_ERR_UNSUPPORTED,
+                            "strata_decode_request: logits_mode %u is unknown",
+                            request->logits_mode);
+    if (request->logits_mode == STRATA_LOGITS_NONE)
+        return STRATA_OK;
+    if (!request->logits)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "strata_decode_request: logits is NULL");
+    if (request->logits_capacity / vocabulary < rows)
+        return strata__fail(STRATA_ERR_BUFFER_TOO_SMALL,
+                            "the logits of %llu rows have %llu values each; there is room for %llu "
+                            "values",
+                            (unsigned long long)rows, (unsigned long long)vocabulary,
+                            (unsigned long long)request->logits_capacity);
+    return STRATA_OK;
+}
+
+static strata_status check_request(round *r)
+{
+    strata_status status = STRATA_OK;
+    uint32_t most = r->session->layout->decode.chunk_tokens;
+    if (!most)
+        return strata__fail(STRATA_ERR_STATE, "the session's plan has no rows for decoding");
+    if (r->session->experts.source == STRATA__SOURCE_STREAMED)
+        return strata__fail(STRATA_ERR_UNSUPPORTED, "sessions that stream experts do not decode");
+    if (!r->request->parts || !r->request->part_count)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "strata_decode_request: no parts");
+    if (r->request->part_count > most)
+        return strata__fail(STRATA_ERR_CAPACITY,
+                            "the step has %u parts, more than the %u rows planned for decoding",
+                            r->request->part_count, most);
+    for (uint32_t i = 0; i < r->request->part_count && status == STRATA_OK; ++i)
+        status = check_part(r, i);
+    return status == STRATA_OK ? check_logits(r) : status;
+}
+
+static strata_status reserve(const round *r)
+{
+    strata_status status = STRATA_OK;
+    for (uint32_t i = 0; i < r->request->part_count && status == STRATA_OK; ++i)
+        status = strata__kv_reserve(&r->session->kv, r->parts[i].sequence,
+                                    r->parts[i].position + r->parts[i].rows);
+    return status;
+}
+
+static strata_status run_layers(strata__step *step)
+{
+    strata_session *session = step->session;
+    strata_status status = strata__step_begin(step);
+    if (status == STRATA_OK)
+        status = strata__step_embed(step);
+    for (uint32_t layer = 0; layer < session->geometry->layers && status == STRATA_OK; ++layer) {
+        strata__step_layer(step, layer);
+        status = strata__step_attention(step);
+        if (status == STRATA_OK)
+            status = strata__step_ffn(step);
+        if (status == STRATA_OK && atomic_load_explicit(&session->cancel, memory_order_relaxed))
+            status = strata__fail(STRATA_ERR_CANCELLED, "the step was cancelled");
+    }
+    return status;
+}
+
+/* Logits of all rows, or of each part's last one. */
+static strata_status run_logits(const round *r, strata__step *step)
+{
+    uint64_t vocabulary = r->session->geometry->vocabulary;
+    strata_status status = STRATA_OK;
+    uint32_t row = 0;
+    if (r->request->logits_mode == STRATA_LOGITS_NONE)
+        return STRATA_OK;
+    if (r->request->logits_mode == STRATA_LOGITS_ALL)
+        return strata__step_logits(step, 0, r->rows, r->request->logits);
+    for (uint32_t i = 0; i < r->request->part_count && status == STRATA_OK; ++i) {
+        row += r->parts[i].rows;
+        status = strata__step_logits(step, row - 1, 1, r->request->logits + i * vocabulary);
+    }
+    return status;
+}
+
+static strata_status run(round *r)
+{
+    strata_session *session = r->session;
+    strata__decode *decode = &session->decode;
+    strata__step step = {0};
+    strata_status status;
+    step.session = session;
+    step.work = &session->layout->decode;
+    step.base = session->memory.base;
+    step.host = decode->host.base;
+    step.tile_segment = decode->tile_segment;
+    step.tile_capacity = decode->tile_capacity;
+    step.flag_value = &decode->flag_value;
+    step.parts = r->parts;
+    step.part_count = r->request->part_count;
+    step.rows = r->rows;
+    step.is_blind = session->experts.source != STRATA__SOURCE_CALLBACK;
+    status = reserve(r);
+    if (status == STRATA_OK)
+        status = run_layers(&step);
+    if (status == STRATA_OK)
+        status = run_logits(r, &step);
+    if (status == STRATA_OK)
+        status = session->device->ops->stream_synchronize(session->device, session->stream);
+    return status;
+}
+
+/* Waits for the device; the text of the failure that led here stays. */
+static void drain(strata_session *session, strata_status status)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s", strata__error_text());
+    if (session->device->ops->stream_synchronize(session->device, session->stream) != STRATA_OK)
+        (void)strata__fail(status, "%s", text);
+}
+
+static void finish(round *r, strata_status status, uint64_t begin_ns)
+{
+    strata_session *session = r->session;
+    strata_decode_result *out = r->result;
+    if (status != STRATA_OK)
+        /* Nothing of the step may be in flight when its pages are given away. */
+        drain(session, status);
+    if (status == STRATA_ERR_DEVICE_LOST)
+        session->lost = true;
+    for (uint32_t i = 0; i < r->request->part_count; ++i) {
+        const strata__step_part *part = &r->parts[i];
+        out->sequence_tokens[i] = part->position + (status == STRATA_OK ? part->rows : 0);
+        strata__kv_set_length(&session->kv, part->sequence, out->sequence_tokens[i]);
+    }
+    out->wall_ns = now_ns() - begin_ns;
+    if (status != STRATA_OK)
+        return;
+    out->row_count = r->rows;
+    if (r->request->logits_mode != STRATA_LOGITS_NONE)
+        out->logits_count =
+            (uint64_t)session->geometry->vocabulary *
+            (r->request->logits_mode == STRATA_LOGITS_ALL ? r->rows : r->request->part_count);
+    strata__counter_add(&session->counters.decode_steps, 1);
+    strata__counter_add(&session->counters.decode_tokens, r->rows);
+    strata__counter_add(&session->counters.decode_ns, out->wall_ns);
+}
+
+strata_status strata__session_decode(strata_session *session, const strata_decode_request *request,
+                                     strata_decode_result *out)
+{
+    uint64_t begin_ns = now_ns();
+    strata__saved_device saved;
+    round r = {0};
+    strata_status status = strata__session_enter(session, &saved);
+    if (status != STRATA_OK)
+        return status;
+    r.session = session;
+    r.request = request;
+    r.result = out;
+    status = check_request(&r);
+    if (status == STRATA_OK) {
+        status = run(&r);
+        finish(&r, status, begin_ns);
+    }
+    strata__session_leave(session, &saved);
+    return status;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Decoding: steps of a few rows in memory of the session's own. A step's rows pass all layers
+ * without the host looking at what they are routed to, where every expert has an address that the
+ * device can read; the host learns the routing when the step is over.
+ */
+#ifndef STRATA_SESSION_DECODE_H
+#define STRATA_SESSION_DECODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <strata/decode.h>
+
+#include "base/alloc.h"
+#include "session/region.h"
+
+typedef struct strata__decode {
+    strata__region host;    /* page-locked; zeros: the plan has no decoding */
+    uint32_t *tile_segment; /* scratch of strata__step_begin() */
+    uint32_t tile_capacity;
+    uint32_t flag_value; /* of the last grouping */
+} strata__decode;
+
+/* After experts and KV pages. */
+strata_status strata__decode_init(strata_session *session);
+void strata__decode_finish(strata_session *session); /* stream idle; also half built, or zeros */
+
+strata_status strata__session_decode(strata_session *session, const strata_decode_request *request,
+                                     strata_decode_result *out);
+
+#endif
