@@ -122,7 +122,9 @@ typedef struct strata_session_stats {
     uint64_t device_bytes;         /**< device memory the library allocated for the session */
     uint64_t host_bytes;           /**< page-locked host memory it allocated */
     uint64_t device_runtime_bytes; /**< device memory that driver, context and modules took beside
-                                      it; 0: unknown */
+                                      it until session and prefill were ready, as far as it can be
+                                      told from what became less on the device; the context counts
+                                      when the session was its first user; 0: none, or unknown */
     uint64_t kernel_ns;            /**< prompt_ns in three parts: the device's kernels, */
     uint64_t blob_wait_ns;         /**< kernels waiting for experts on their way, */
     uint64_t host_gap_ns;          /**< and the device idle, waiting for the host */

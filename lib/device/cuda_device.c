@@ -116,6 +116,17 @@ strata_status strata__cuda_device_facts(uint32_t index, strata__device_facts *ou
     return status == STRATA_OK ? read_facts((int)index, out) : status;
 }
 
+/* The first to ask has the context made: what that takes shows in what the driver has given out. */
+static strata_status read_facts_and_context(int ordinal, strata__device_facts *out)
+{
+    uint64_t before = 0, after = 0;
+    bool known = strata__cuda_used_bytes(ordinal, &before);
+    strata_status status = read_facts(ordinal, out);
+    if (status == STRATA_OK && known && strata__cuda_used_bytes(ordinal, &after) && after > before)
+        out->context_bytes = after - before;
+    return status;
+}
+
 static void cuda_destroy(strata__device *device)
 {
     strata_context *context;
@@ -274,7 +285,9 @@ strata_status strata__cuda_device_open(strata_context *context, uint32_t index,
 {
     strata__device_facts facts;
     strata__cuda_device *device;
-    strata_status status = strata__cuda_device_facts(index, &facts);
+    strata_status status = require_index(index);
+    if (status == STRATA_OK)
+        status = read_facts_and_context((int)index, &facts);
     if (status != STRATA_OK)
         return status;
     device = strata__calloc(&context->allocator, 1, sizeof *device);

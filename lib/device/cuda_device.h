@@ -19,6 +19,9 @@ typedef struct strata__cuda_device {
  */
 strata_status strata__cuda_device_status(cudaError_t code, const char *what);
 
+/* Device memory in use, by whomever; false when nobody can tell. Sets up no context. */
+bool strata__cuda_used_bytes(int ordinal, uint64_t *out_bytes);
+
 strata_status strata__cuda_stream_create(strata__device *device, strata__stream **out);
 strata_status strata__cuda_stream_wrap(strata__device *device, void *native, strata__stream **out);
 void strata__cuda_stream_destroy(strata__device *device, strata__stream *stream);

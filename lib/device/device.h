@@ -48,6 +48,7 @@ typedef struct strata__device_facts {
     uint64_t memory_free_bytes;   /* when the facts were read */
     uint64_t shared_memory_bytes; /* a block may have */
     uint64_t alignment_bytes;     /* of every buffer */
+    uint64_t context_bytes; /* of device memory that opening the device took; 0: none, or unknown */
     char name[64];
     char uuid[40];
 } strata__device_facts;

@@ -49,7 +49,8 @@ typedef struct strata__weight {
 } strata__weight;
 
 /*
- * Scratch for decoded weights; at least decode_bytes_per_value * 128 * K (see strata__kernels). The
+ * Scratch for decoded weights; at least decode_bytes_per_value * 128 * K, K rounded up to a
+ * multiple of 64 (see strata__kernels). The
  * CPU keeps packed activation rows in it instead: 128 of them serve a dense product as well as more
  * do; expert products gain a little from several experts' rows at once.
  */

@@ -47,12 +47,19 @@ uint32_t strata__layout_segment_capacity(const strata__layout_problem *problem,
     return 2 * (sequences - 1) + dense + dense * whole;
 }
 
+/* Kernels may keep decoded rows in whole blocks of values. */
+static uint64_t decoded_values(uint64_t values)
+{
+    const uint64_t step = STRATA__LAYOUT_DECODE_VALUES;
+    return (values + step - 1) / step * step;
+}
+
 uint64_t strata__layout_scratch_rows(const strata__layout_problem *problem,
                                      const strata__layout_spec *spec, uint64_t values,
                                      uint64_t total)
 {
     const uint64_t step = STRATA__LAYOUT_DECODE_ROWS;
-    uint64_t row_bytes = values * problem->facts.decode_bytes_per_value;
+    uint64_t row_bytes = decoded_values(values) * problem->facts.decode_bytes_per_value;
     uint64_t wanted = spec->scratch_bytes / row_bytes / step * step;
     uint64_t most = (total + step - 1) / step * step;
     if (wanted > most)
@@ -144,7 +151,8 @@ static uint64_t scratch_rows(const ctx *c, uint64_t values, uint64_t total)
 
 static uint64_t qkv_scratch_rows(const ctx *c)
 {
-    return scratch_rows(c, c->problem->geometry.width, q_values(c));
+    uint64_t kv = (uint64_t)c->layer->kv_heads * c->layer->head_size;
+    return scratch_rows(c, c->problem->geometry.width, q_values(c) + 2 * kv);
 }
 
 static uint64_t out_scratch_rows(const ctx *c)
@@ -294,7 +302,7 @@ static uint64_t expert_quantised(const ctx *c)
 
 static uint64_t decoded(const ctx *c, uint64_t values)
 {
-    return values * c->problem->facts.decode_bytes_per_value;
+    return decoded_values(values) * c->problem->facts.decode_bytes_per_value;
 }
 
 static uint64_t width_decoded(const ctx *c)

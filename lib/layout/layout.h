@@ -37,7 +37,8 @@ enum {
     STRATA__LAYOUT_MAX_TOP_K = 16,
     STRATA__LAYOUT_MAX_BANDS = 4,
     STRATA__LAYOUT_DIRECT_ROWS = 16, /* tokens that path direct takes at most */
-    STRATA__LAYOUT_DECODE_ROWS = 128 /* weight rows that a decode scratch holds at least */
+    STRATA__LAYOUT_DECODE_ROWS = 128, /* weight rows that a decode scratch holds at least */
+    STRATA__LAYOUT_DECODE_VALUES = 64 /* a decoded row takes whole blocks of so many values */
 };
 
 /* How a layer's experts are multiplied. Values are those of strata__path. */

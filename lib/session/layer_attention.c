@@ -54,6 +54,18 @@ static strata_status norm(const tile *t)
     return session->kernels->ops->norm(session->kernels, session->stream->native, &args);
 }
 
+/* Takes in `next` when its rows lie behind those of `weight`, so that one product serves both. */
+static bool join(strata__weight *weight, const strata__weight *next)
+{
+    uint64_t row_bytes;
+    if (weight->format != next->format || weight->inputs != next->inputs || weight->bias ||
+        next->bias || !strata__format_row_bytes(weight->format, weight->inputs, &row_bytes) ||
+        next->data != (const uint8_t *)weight->data + row_bytes * weight->outputs)
+        return false;
+    weight->outputs += next->outputs;
+    return true;
+}
+
 static strata_status project(const tile *t)
 {
     strata_session *session = t->step->session;
@@ -68,10 +80,12 @@ static strata_status project(const tile *t)
     args.out_stride = t->qkv_stride;
     args.mode = STRATA__DENSE_STORE_F32;
     args.alpha = 1.0f;
-    for (int i = 0; i < 3 && status == STRATA_OK; ++i) {
-        args.weight = *weights[i];
+    for (int i = 0; i < 3 && status == STRATA_OK;) {
+        args.weight = *weights[i++];
+        while (i < 3 && join(&args.weight, weights[i]))
+            ++i;
         args.out_f32 = t->qkv + column;
-        column += weights[i]->outputs;
+        column += args.weight.outputs;
         status = session->kernels->ops->dense(session->kernels, session->stream->native, &args);
     }
     return status;

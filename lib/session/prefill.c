@@ -117,6 +117,7 @@ strata_status strata__prefill_create(strata_session *session, const strata_prefi
         session->has_prefill = true;
         strata__session_retain(session);
         count_memory(prefill, 1);
+        strata__session_measure(session);
         *out = prefill;
     } else {
         release_memory(prefill);

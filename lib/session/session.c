@@ -117,6 +117,21 @@ static void count_memory(strata_session *session)
         strata__counter_add(&session->counters.device_bytes, session->loan_memory.bytes);
 }
 
+void strata__session_measure(strata_session *session)
+{
+    const strata__device_facts *facts = &session->device->facts;
+    uint64_t own = atomic_load_explicit(&session->counters.device_bytes, memory_order_relaxed);
+    uint64_t free_bytes = 0, taken = 0;
+    if (facts->host_addressable ||
+        session->device->ops->memory_free_bytes(session->device, &free_bytes) != STRATA_OK)
+        return;
+    if (facts->memory_free_bytes > free_bytes)
+        taken = facts->memory_free_bytes - free_bytes;
+    atomic_store_explicit(&session->counters.device_runtime_bytes,
+                          facts->context_bytes + (taken > own ? taken - own : 0),
+                          memory_order_relaxed);
+}
+
 static strata_status place_weights(strata_session *session)
 {
     const strata__allocator *allocator = &session->context->allocator;
@@ -161,6 +176,7 @@ static strata_status build(strata_session *session, const strata_session_options
     if (status != STRATA_OK)
         return status;
     count_memory(session);
+    strata__session_measure(session);
     strata__log(session->context, STRATA_LOG_INFO,
                 "session on %s: %llu bytes, prompts %llu bytes on top, chunks of %u tokens",
                 session->device->facts.name, (unsigned long long)layout->session_bytes,

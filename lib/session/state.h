@@ -112,6 +112,9 @@ typedef struct strata__saved_device {
 strata_status strata__session_enter(strata_session *session, strata__saved_device *saved);
 void strata__session_leave(strata_session *session, const strata__saved_device *saved);
 
+/* Sets device_runtime_bytes from what is free on the device, which must be current. */
+void strata__session_measure(strata_session *session);
+
 strata_session *strata__session_retain(strata_session *session);
 
 static inline void strata__counter_add(_Atomic uint64_t *counter, uint64_t amount)

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-enum { GUARD_BYTES = 4096, GUARD = 0xa5, DECODE_ROWS = 128 };
+enum { GUARD_BYTES = 4096, GUARD = 0xa5, DECODE_ROWS = 128, DECODE_VALUES = 64 };
 
 /* What was written of a buffer: all its bytes from `first` to `end` are the tag. */
 typedef struct content {
@@ -111,10 +111,14 @@ static void need(simulation *s, uint32_t id, uint64_t rows, uint64_t row_bytes)
                      strata__layout_buffer_name(id));
 }
 
-/* Decoded weights: as many of `total` rows as the scratch has, 128 at least. */
+/*
+ * Decoded weights, in blocks of 64 values: as many of `total` rows as the scratch has, 128 at
+ * least.
+ */
 static void scratch(simulation *s, uint32_t id, uint64_t total, uint64_t values)
 {
-    uint64_t row_bytes = values * s->f->input.facts.decode_bytes_per_value;
+    uint64_t whole = (values + DECODE_VALUES - 1) / DECODE_VALUES * DECODE_VALUES;
+    uint64_t row_bytes = whole * s->f->input.facts.decode_bytes_per_value;
     const strata__layout_buffer *b = strata__layout_find(s->work, s->launch.config, id);
     uint64_t rows = (total + DECODE_ROWS - 1) / DECODE_ROWS * DECODE_ROWS;
     assert_non_null(b);
@@ -162,7 +166,7 @@ static void attention_tile(simulation *s, uint32_t first, uint32_t rows)
     put(s, STRATA__BUFFER_ATTENTION_XN_SCALE, 0, rows, scale(s));
     put(s, STRATA__BUFFER_ATTENTION_INV_RMS, 0, rows, 4);
 
-    scratch(s, STRATA__BUFFER_QKV_SCRATCH, q, g->width);
+    scratch(s, STRATA__BUFFER_QKV_SCRATCH, q + 2ull * l->kv_heads * l->head_size, g->width);
     put(s, STRATA__BUFFER_QKV, 0, rows, 4 * (q + 2ull * l->kv_heads * l->head_size));
     need(s, STRATA__BUFFER_ATTENTION_XN, rows, activation(s, g->width));
     need(s, STRATA__BUFFER_ATTENTION_XN_SCALE, rows, scale(s));
