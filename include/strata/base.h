@@ -89,7 +89,7 @@ enum {
     STRATA_ERR_BUFFER_TOO_SMALL = -71, /**< the caller's memory is smaller than needed */
     STRATA_ERR_MISALIGNED = -72,       /**< the caller's memory is not aligned as the plan says */
     STRATA_ERR_CAPACITY =
-        -73, /**< a launch would write more rows than its buffer was planned for */
+        -73, /**< more rows than a buffer, or more tokens than the KV pages, were planned for */
     STRATA_ERR_CANCELLED = -80, /**< stopped by the caller; the session stays usable */
     STRATA_ERR_BUSY = -81,      /**< the object is in use by another call */
     STRATA_ERR_STATE = -82,     /**< the call does not fit the object's state */

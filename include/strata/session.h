@@ -100,7 +100,8 @@ STRATA_API STRATA_NODISCARD strata_status strata_session_length(const strata_ses
 
 /**
  * Cuts a sequence to at most `length_tokens` and answers the length reached, which may be smaller
- * for models with recurrent state. Cutting to 0 empties it.
+ * for models with recurrent state. Cutting to 0 empties it. Pages that it shares stay with those
+ * that it shares them with (strata/state.h).
  */
 STRATA_API STRATA_NODISCARD strata_status strata_session_truncate(strata_session *session,
                                                                   int32_t sequence_id,

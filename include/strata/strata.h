@@ -15,6 +15,7 @@
 #include <strata/prefill.h>
 #include <strata/sample.h>
 #include <strata/session.h>
+#include <strata/state.h>
 #include <strata/text.h>
 
 #endif

@@ -18,7 +18,7 @@
     X(STRATA_ERR_PLAN_INFEASIBLE, "nothing fits the budget")                                       \
     X(STRATA_ERR_BUFFER_TOO_SMALL, "the given memory is too small")                                \
     X(STRATA_ERR_MISALIGNED, "the given memory is not aligned as needed")                          \
-    X(STRATA_ERR_CAPACITY, "a launch would exceed the planned capacity of a buffer")               \
+    X(STRATA_ERR_CAPACITY, "more rows or tokens than were planned for")                            \
     X(STRATA_ERR_CANCELLED, "cancelled by the caller")                                             \
     X(STRATA_ERR_BUSY, "the object is in use by another call")                                     \
     X(STRATA_ERR_STATE, "the call does not fit the object's state")                                \

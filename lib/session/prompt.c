@@ -3,7 +3,6 @@
  * Reading a prompt: equal chunks, each through all layers. A chunk counts once the device has
  * finished all of it; whatever stops a prompt, the sequence is left at the last chunk that counted.
  */
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -81,6 +80,10 @@ static strata_status check_request(const strata_session *session,
         status = check_tokens(session, request);
     if (status == STRATA_OK)
         status = check_logits(session, request);
+    /* Before any token is read, as with the context. */
+    if (status == STRATA_OK)
+        status = strata__kv_check_pages(&session->kv, (uint32_t)request->sequence_id,
+                                        length + request->token_count);
     return status;
 }
 
@@ -242,15 +245,6 @@ static strata_status run_chunks(const prompt *p)
     return status;
 }
 
-/* Waits for the device; the text of the failure that led here stays. */
-static void drain(strata_session *session, strata_status status)
-{
-    char text[512];
-    snprintf(text, sizeof text, "%s", strata__error_text());
-    if (session->device->ops->stream_synchronize(session->device, session->stream) != STRATA_OK)
-        (void)strata__fail(status, "%s", text);
-}
-
 /* Copies that were enqueued are waited for, so that their sources and targets are free again. */
 static void finish_feed(const prompt *p)
 {
@@ -284,11 +278,9 @@ static void finish(const prompt *p, strata_status status, uint64_t begin_ns)
     finish_feed(p);
     if (status != STRATA_OK) {
         /* Nothing of the failed chunk may be in flight when its pages are given away. */
-        drain(session, status);
+        strata__session_drain(session, status);
         strata__kv_set_length(&session->kv, p->sequence, p->start + p->result->read_tokens);
     }
-    if (status == STRATA_ERR_DEVICE_LOST)
-        session->lost = true;
     p->result->sequence_tokens = strata__kv_length(&session->kv, p->sequence);
     p->result->wall_ns = now_ns() - begin_ns;
     strata__counter_add(&session->counters.prompt_tokens, p->result->read_tokens);

@@ -2,11 +2,13 @@
 /* A session's life: what it is made of, in which order, and who may use it. */
 #include "session/session.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "session/plan.h"
 #include "session/plan_input.h"
+#include "session/sequence.h"
 #include "session/state.h"
 
 static strata_status check_model(const strata_session *session)
@@ -169,6 +171,8 @@ static strata_status build(strata_session *session, const strata_session_options
     layout = session->layout;
     status = strata__kv_init(&session->kv, allocator, layout->sequences, layout->pages_per_sequence,
                              layout->pages_total, layout->page_tokens);
+    session->kv.copy_page = strata__sequence_copy_page;
+    session->kv.copy_user_data = session;
     if (status == STRATA_OK)
         status = strata__decode_init(session);
     if (status == STRATA_OK)
@@ -287,6 +291,16 @@ void strata__session_leave(strata_session *session, const strata__saved_device *
     atomic_store_explicit(&session->busy, false, memory_order_release);
 }
 
+void strata__session_drain(strata_session *session, strata_status status)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s", strata__error_text());
+    if (session->device->ops->stream_synchronize(session->device, session->stream) != STRATA_OK)
+        (void)strata__fail(status, "%s", text);
+    if (status == STRATA_ERR_DEVICE_LOST)
+        session->lost = true;
+}
+
 void strata__session_cancel(strata_session *session)
 {
     atomic_store_explicit(&session->cancel, true, memory_order_relaxed);
@@ -300,43 +314,6 @@ const strata_plan *strata__session_plan(const strata_session *session)
 uint64_t strata__session_logits_count(const strata_session *session)
 {
     return session->geometry->vocabulary;
-}
-
-static strata_status check_sequence(const strata_session *session, int32_t sequence_id)
-{
-    if (sequence_id < 0 || (uint32_t)sequence_id >= session->kv.sequence_count)
-        return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
-                            "sequence %d does not exist; the plan has %u", (int)sequence_id,
-                            session->kv.sequence_count);
-    return STRATA_OK;
-}
-
-strata_status strata__session_length(const strata_session *session, int32_t sequence_id,
-                                     uint64_t *out_tokens)
-{
-    strata_status status = check_sequence(session, sequence_id);
-    if (status == STRATA_OK)
-        *out_tokens = strata__kv_length(&session->kv, (uint32_t)sequence_id);
-    return status;
-}
-
-strata_status strata__session_truncate(strata_session *session, int32_t sequence_id,
-                                       uint64_t length_tokens, uint64_t *out_length_tokens)
-{
-    strata__saved_device saved;
-    uint64_t length;
-    strata_status status = check_sequence(session, sequence_id);
-    if (status == STRATA_OK)
-        status = strata__session_enter(session, &saved);
-    if (status != STRATA_OK)
-        return status;
-    length = strata__kv_length(&session->kv, (uint32_t)sequence_id);
-    if (length_tokens < length)
-        length = length_tokens;
-    strata__kv_set_length(&session->kv, (uint32_t)sequence_id, length);
-    strata__session_leave(session, &saved);
-    *out_length_tokens = length;
-    return STRATA_OK;
 }
 
 static uint64_t load(const _Atomic uint64_t *counter)

@@ -39,6 +39,19 @@ void strata__session_stats(const strata_session *session, strata_session_stats *
 strata_status strata__session_truncate(strata_session *session, int32_t sequence_id,
                                        uint64_t length_tokens, uint64_t *out_length_tokens);
 
+strata_status strata__session_share(strata_session *session, int32_t from_id, int32_t to_id,
+                                    uint64_t length_tokens, uint64_t *out_length_tokens);
+
+/* A sequence as bytes, and back into an empty one: saved.h. Between prompts. */
+strata_status strata__session_save_memory(strata_session *session, int32_t sequence_id, void *out,
+                                          uint64_t capacity, uint64_t *out_bytes);
+strata_status strata__session_save_path(strata_session *session, int32_t sequence_id,
+                                        const char *path);
+strata_status strata__session_restore_memory(strata_session *session, int32_t sequence_id,
+                                             const void *data, uint64_t bytes);
+strata_status strata__session_restore_path(strata_session *session, int32_t sequence_id,
+                                           const char *path);
+
 /* Between prompts, but for the budget, which a running call leaves to the next prompt. */
 strata_status strata__session_profile(strata_session *session, void *out, uint64_t capacity,
                                       uint64_t *out_bytes);

@@ -115,6 +115,12 @@ void strata__session_leave(strata_session *session, const strata__saved_device *
 /* Sets device_runtime_bytes from what is free on the device, which must be current. */
 void strata__session_measure(strata_session *session);
 
+/*
+ * After a failure: waits for what is enqueued for kernels, and remembers a device that is lost. The
+ * text of the failure that led here stays.
+ */
+void strata__session_drain(strata_session *session, strata_status status);
+
 strata_session *strata__session_retain(strata_session *session);
 
 static inline void strata__counter_add(_Atomic uint64_t *counter, uint64_t amount)

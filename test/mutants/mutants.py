@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Faults of streaming, as replacements in the sources; the tests must catch each.
+"""Faults of streaming and of sequences, as replacements in the sources; the tests must catch each.
 
 A mutant is a file, a text that occurs in it once, and what takes its place.
 """
@@ -10,6 +10,8 @@ LIST = "lib/session/feed_list.c"
 LOAN = "lib/session/loan.c"
 STAGING = "lib/session/staging.c"
 TIER = "lib/session/host_tier.c"
+KV = "lib/session/kv.c"
+SAVED = "lib/session/saved.c"
 
 MUTANTS = {
     "kernels do not wait for copies": (
@@ -112,4 +114,25 @@ MUTANTS = {
         TIER,
         "    span.state = atomic_load_explicit(&piece->state, memory_order_acquire);\n",
         "    span.state = STRATA__TIER_UNPINNED;\n"),
+    "a shared page is appended to": (
+        KV,
+        "           kv->page_users[row_of(kv, sequence)[length / kv->page_tokens]] > 1;\n",
+        "           kv->page_users[row_of(kv, sequence)[length / kv->page_tokens]] > 65535;\n"),
+    "a page is free while another sequence has it": (
+        KV,
+        "    if (--kv->page_users[page] == 0)\n",
+        "    --kv->page_users[page];\n"),
+    "the table of a copied page is not uploaded": (
+        KV,
+        "            *shared = (int32_t)page;\n            kv->changed = true;\n",
+        "            *shared = (int32_t)page;\n"),
+    "pages are saved before they were copied": (
+        SAVED,
+        "    end = device->ops->stream_synchronize(device, stream);\n",
+        "    end = STRATA_OK;\n"),
+    "staging memory is filled while it is read": (
+        SAVED,
+        "    return status == STRATA_OK ? device->ops->stream_synchronize(device, stream) : "
+        "status;\n",
+        "    return status;\n"),
 }

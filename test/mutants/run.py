@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Builds copies of the sources with one fault each and shows that the streaming tests catch it.
+"""Builds copies of the sources with one fault each and shows that the session tests catch it.
 
     run.py [--only TEXT] [--keep DIRECTORY]
 
@@ -16,7 +16,7 @@ import tempfile
 from mutants import MUTANTS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TESTS = ["ring", "loan", "stream_faults", "streaming"]
+TESTS = ["kv", "sequences", "ring", "loan", "stream_faults", "streaming"]
 FOLDERS = ["include", "lib", "test"]
 FILES = ["meson.build", "meson_options.txt"]
 TEST_SECONDS = 60
