@@ -69,6 +69,49 @@ typedef struct strata_decode_result {
 STRATA_API STRATA_NODISCARD strata_status strata_session_decode(
     strata_session *session, const strata_decode_request *request, strata_decode_result *result);
 
+/**
+ * Scores an expert for the cache. Called between steps on the thread that decodes, for experts that
+ * a step used and for those of their layers that are on the device. Not from here: calls on the
+ * session.
+ *
+ * @param uses    rows that the expert has multiplied, in prompts too
+ * @param decayed the library's own score: uses that count half after half_life_tokens rows; 1 for
+ *                one of the last step
+ * @return the score; not NaN
+ */
+typedef double (*strata_cache_score_fn)(void *user_data, uint32_t layer, uint32_t expert,
+                                        uint64_t uses, double decayed);
+
+/**
+ * How decoding changes what the expert cache holds. Between two steps an expert that was used and
+ * is not on the device takes the place of the one of its layer with the least score when its own
+ * score is above (1 + margin) * least + margin_uses. All zero (after struct_size) is the default.
+ */
+typedef struct strata_cache_policy {
+    uint32_t struct_size;    /**< sizeof this structure */
+    uint32_t frozen;         /**< 1: decoding leaves the cache as it is */
+    double half_life_tokens; /**< rows after which a use counts half; 0: 512 */
+    double margin;           /**< at least 0, relative; 0: 0.25 */
+    double margin_uses;      /**< at least 0, in uses; 0: 2 */
+    uint64_t admit_bytes; /**< of experts that are put into the cache between two steps; 0: 16 MiB,
+                                  but one expert at least */
+    strata_cache_score_fn score_fn; /**< or NULL: the decayed uses */
+    void *user_data;                /**< handed to score_fn */
+} strata_cache_policy;
+
+/** Fills the defaults, never writing beyond caller_bytes, and sets struct_size to it. */
+STRATA_API void strata_cache_policy_init(strata_cache_policy *policy, uint64_t caller_bytes);
+
+/**
+ * Sets the policy of the expert cache from the next step on. Without effect where the session does
+ * not stream experts.
+ *
+ * @param policy copied; NULL: the default
+ * @return STRATA_OK, STRATA_ERR_BUSY, STRATA_ERR_INVALID_ARGUMENT (a number out of range, by name)
+ */
+STRATA_API STRATA_NODISCARD strata_status
+strata_session_set_cache_policy(strata_session *session, const strata_cache_policy *policy);
+
 STRATA_END_DECLS
 
 #endif

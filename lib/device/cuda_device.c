@@ -72,6 +72,7 @@ static void facts_of(const struct cudaDeviceProp *properties, uint64_t free_byte
     out->shared_memory_bytes = properties->sharedMemPerBlockOptin;
     out->alignment_bytes = STRATA__CUDA_ALIGNMENT_BYTES;
     out->graphs = 1;
+    out->reads_locked = properties->canUseHostPointerForRegisteredMem != 0;
     snprintf(out->name, sizeof out->name, "%.63s", properties->name);
     format_uuid(&properties->uuid, out->uuid);
 }

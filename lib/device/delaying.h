@@ -38,8 +38,8 @@ typedef enum strata__delaying_fault {
 } strata__delaying_fault;
 
 typedef struct strata__delaying_options {
-    uint32_t policy; /* strata__delaying_policy */
-    uint32_t reserved;
+    uint32_t policy;   /* strata__delaying_policy */
+    uint32_t no_reads; /* 1: kernels cannot read page-locked host memory */
     uint64_t seed;
     uint64_t memory_bytes;    /* 0: 1 GiB */
     uint64_t alignment_bytes; /* 0: 256 */

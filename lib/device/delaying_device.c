@@ -375,6 +375,7 @@ strata_status strata__delaying_device_open(strata_context *context,
     facts->multiprocessors = 1;
     facts->memory_bytes = options->memory_bytes ? options->memory_bytes : default_memory_bytes;
     facts->memory_free_bytes = facts->memory_bytes;
+    facts->reads_locked = !options->no_reads;
     facts->alignment_bytes =
         options->alignment_bytes ? options->alignment_bytes : DEFAULT_ALIGNMENT;
     memcpy(facts->name, "delaying", sizeof "delaying");

@@ -44,6 +44,8 @@ typedef struct strata__device_facts {
     uint32_t multiprocessors;    /* or threads of a host device */
     uint32_t ordinal;            /* N of "cuda:N"; 0 on host devices */
     uint32_t graphs;             /* 1: work can be captured and launched as a graph */
+    uint32_t reads_locked; /* 1: kernels read page-locked host memory at its address, slowly */
+    uint32_t reserved;
     uint64_t memory_bytes;
     uint64_t memory_free_bytes;   /* when the facts were read */
     uint64_t shared_memory_bytes; /* a block may have */

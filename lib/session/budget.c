@@ -19,6 +19,9 @@ void strata__budget_apply(strata_session *session)
         return;
     if (!budget)
         budget = UINT64_MAX;
+    if (strata__decode_settle(session) != STRATA_OK)
+        return;
+    strata__decode_forget(session);
     strata__cache_resize(&session->cache, session, budget > other ? budget - other : 0);
 }
 
@@ -60,12 +63,14 @@ strata_status strata__session_drop_experts(strata_session *session)
     if (status != STRATA_OK)
         return status;
     if (session->experts.source == STRATA__SOURCE_STREAMED) {
+        status = strata__decode_settle(session);
+        strata__decode_forget(session);
         strata__loan_settle(&session->loan);
         strata__loan_clear(&session->loan);
         strata__cache_empty(&session->cache);
     }
     strata__session_leave(session, &saved);
-    return STRATA_OK;
+    return status;
 }
 
 strata_status strata__session_expert_uses(strata_session *session, uint32_t layer,

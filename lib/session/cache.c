@@ -18,18 +18,25 @@ static bool is_hotter(const uint64_t *uses, uint32_t a, uint32_t b)
     return uses[a] != uses[b] ? uses[a] > uses[b] : a < b;
 }
 
-/* Places in ascending order of expert, so that neighbours are one piece. */
+/*
+ * Places in ascending order of expert, so that neighbours are one piece. Experts that have one
+ * elsewhere keep it.
+ */
 static void place_layer(strata__cache *cache, const strata_session *session, uint32_t layer,
                         uint8_t *base)
 {
     const strata__layout_place *place = &session->layout->layers[layer];
     const uint64_t *uses = cache->uses + strata__cache_index(cache, layer, 0);
     uint8_t **places = cache->places + strata__cache_index(cache, layer, 0);
+    const uint8_t *end = base + place->resident_count * place->slot_bytes;
     uint32_t next = 0;
     for (uint32_t e = 0; e < cache->experts && next < place->resident_count; ++e) {
         uint32_t hotter = 0;
+        if (places[e])
+            continue;
         for (uint32_t other = 0; cache->has_profile && other < cache->experts; ++other)
-            hotter += is_hotter(uses, other, e);
+            hotter += (!places[other] || (places[other] >= base && places[other] < end)) &&
+                      is_hotter(uses, other, e);
         if (hotter < place->resident_count)
             places[e] = base + next++ * place->slot_bytes;
     }

@@ -45,17 +45,55 @@ strata_status strata__decode_init(strata_session *session)
     /* No grouping has left its flag: values from 1 on. */
     memset(decode->host.base, 0, decode->host.bytes);
     strata__counter_add(&session->counters.host_bytes, decode->host.bytes);
+    status = strata__decode_experts_init(session);
+    if (status == STRATA_OK)
+        status = strata__decode_cache_init(session);
+    if (status != STRATA_OK)
+        return status;
     return strata__experts_fix_tables(session, work, session->memory.base, decode->host.base);
 }
 
 void strata__decode_finish(strata_session *session)
 {
     strata__decode *decode = &session->decode;
+    if (session->copies)
+        (void)session->device->ops->stream_synchronize(session->device, session->copies);
+    strata__decode_cache_finish(session);
+    strata__decode_experts_finish(session);
     strata__region_free(&decode->host, session->device);
     if (decode->tile_segment)
         strata__free(&session->context->allocator, decode->tile_segment,
                      (decode->tile_capacity + 1ull) * sizeof *decode->tile_segment);
     memset(decode, 0, sizeof *decode);
+}
+
+strata_status strata__decode_settle(strata_session *session)
+{
+    return strata__decode_cache_settle(session);
+}
+
+void strata__decode_forget(strata_session *session)
+{
+    session->decode.experts.is_stale = true;
+}
+
+/* Between steps: what has come to the device meanwhile is found there from here on. */
+static strata_status look_at_cache(strata_session *session)
+{
+    strata_status status;
+    if (session->experts.source != STRATA__SOURCE_STREAMED)
+        return STRATA_OK;
+    strata__loan_return(&session->loan);
+    /* The caller's memory for an expert may change when a step asks for it. */
+    if (session->experts.expert_fn)
+        strata__loan_settle(&session->loan);
+    strata__loan_publish(&session->loan);
+    status = session->experts.expert_fn ? strata__decode_cache_settle(session)
+                                        : strata__decode_cache_publish(session);
+    if (session->decode.experts.is_stale)
+        strata__decode_cache_catch_up(session);
+    strata__decode_experts_refresh(session);
+    return status == STRATA_OK ? strata__decode_experts_upload(session) : status;
 }
 
 static strata_status check_part(round *r, uint32_t index)
@@ -123,8 +161,6 @@ static strata_status check_request(round *r)
     uint32_t most = r->session->layout->decode.chunk_tokens;
     if (!most)
         return strata__fail(STRATA_ERR_STATE, "the session's plan has no rows for decoding");
-    if (r->session->experts.source == STRATA__SOURCE_STREAMED)
-        return strata__fail(STRATA_ERR_UNSUPPORTED, "sessions that stream experts do not decode");
     if (!r->request->parts || !r->request->part_count)
         return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "strata_decode_request: no parts");
     if (r->request->part_count > most)
@@ -195,8 +231,11 @@ static strata_status run(round *r)
     step.parts = r->parts;
     step.part_count = r->request->part_count;
     step.rows = r->rows;
-    step.is_blind = session->experts.source != STRATA__SOURCE_CALLBACK;
-    status = reserve(r);
+    status = look_at_cache(session);
+    step.is_blind =
+        session->experts.source != STRATA__SOURCE_CALLBACK && !session->decode.experts.absent;
+    if (status == STRATA_OK)
+        status = reserve(r);
     if (status == STRATA_OK)
         status = run_layers(&step);
     if (status == STRATA_OK)
@@ -219,9 +258,11 @@ static void finish(round *r, strata_status status, uint64_t begin_ns)
 {
     strata_session *session = r->session;
     strata_decode_result *out = r->result;
-    if (status != STRATA_OK)
+    if (status != STRATA_OK) {
         /* Nothing of the step may be in flight when its pages are given away. */
         drain(session, status);
+        strata__decode_forget(session);
+    }
     if (status == STRATA_ERR_DEVICE_LOST)
         session->lost = true;
     for (uint32_t i = 0; i < r->request->part_count; ++i) {
@@ -229,6 +270,8 @@ static void finish(round *r, strata_status status, uint64_t begin_ns)
         out->sequence_tokens[i] = part->position + (status == STRATA_OK ? part->rows : 0);
         strata__kv_set_length(&session->kv, part->sequence, out->sequence_tokens[i]);
     }
+    if (status == STRATA_OK)
+        strata__decode_cache_learn(session, r->rows);
     out->wall_ns = now_ns() - begin_ns;
     if (status != STRATA_OK)
         return;

@@ -13,6 +13,8 @@
 #include <strata/decode.h>
 
 #include "base/alloc.h"
+#include "session/decode_cache.h"
+#include "session/decode_experts.h"
 #include "session/region.h"
 
 typedef struct strata__decode {
@@ -20,11 +22,19 @@ typedef struct strata__decode {
     uint32_t *tile_segment; /* scratch of strata__step_begin() */
     uint32_t tile_capacity;
     uint32_t flag_value; /* of the last grouping */
+    strata__decode_experts experts;
+    strata__decode_cache cache;
 } strata__decode;
 
 /* After experts and KV pages. */
 strata_status strata__decode_init(strata_session *session);
 void strata__decode_finish(strata_session *session); /* stream idle; also half built, or zeros */
+
+/* Before a prompt, or whatever else changes the cache: nothing of it is under way. */
+strata_status strata__decode_settle(strata_session *session);
+
+/* Behind it: the next step looks at the cache anew. */
+void strata__decode_forget(strata_session *session);
 
 strata_status strata__session_decode(strata_session *session, const strata_decode_request *request,
                                      strata_decode_result *out);

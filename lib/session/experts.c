@@ -4,20 +4,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "session/blob.h"
 #include "session/budget.h"
 #include "session/step.h"
 
 enum { GATE, UP, DOWN, PROJECTIONS };
-
-static strata_expert_blob pack_blob(const strata_session *session, uint32_t layer, uint32_t expert)
-{
-    const strata__layer *l = &session->layers[layer];
-    const strata__projection *from[PROJECTIONS] = {&l->expert_gate, &l->expert_up, &l->expert_down};
-    const void *at[PROJECTIONS];
-    for (int i = 0; i < PROJECTIONS; ++i)
-        at[i] = (const uint8_t *)from[i]->data + expert * from[i]->stride_bytes;
-    return (strata_expert_blob){at[GATE], at[UP], at[DOWN]};
-}
 
 strata_status strata__experts_ask(const strata_session *session, uint32_t layer, uint32_t expert,
                                   strata_expert_blob *out)
@@ -44,25 +35,10 @@ strata_status strata__experts_ask(const strata_session *session, uint32_t layer,
     return STRATA_OK;
 }
 
-static strata_status copy_to_slot(strata_session *session, uint32_t layer, uint32_t expert,
-                                  const strata_expert_blob *blob)
+static uint8_t *resident_slot(const strata_session *session, uint32_t layer, uint32_t expert)
 {
-    const strata__layer *l = &session->layers[layer];
     const strata__layout_place *place = &session->layout->layers[layer];
-    uint8_t *slot = session->memory.base + place->cache_offset + expert * place->slot_bytes;
-    const struct {
-        const void *source;
-        uint64_t offset;
-        uint64_t bytes;
-    } part[PROJECTIONS] = {{blob->gate, 0, l->expert_gate.bytes},
-                           {blob->up, place->up_offset, l->expert_up.bytes},
-                           {blob->down, place->down_offset, l->expert_down.bytes}};
-    strata_status status = STRATA_OK;
-    for (int i = 0; i < PROJECTIONS && status == STRATA_OK; ++i)
-        status =
-            session->device->ops->copy(session->device, session->stream, slot + part[i].offset,
-                                       part[i].source, part[i].bytes / session->geometry->experts);
-    return status;
+    return session->memory.base + place->cache_offset + expert * place->slot_bytes;
 }
 
 /* Every expert of a layer into its slot. */
@@ -76,11 +52,12 @@ static strata_status copy_layer(strata_session *session, uint32_t layer)
                             "layer %u: %u of %u experts fit the device; a session on %s keeps all",
                             layer, place->resident_count, experts, session->device->facts.name);
     for (uint32_t e = 0; e < experts && status == STRATA_OK; ++e) {
-        strata_expert_blob blob = pack_blob(session, layer, e);
+        strata_expert_blob blob = {0};
         if (session->experts.expert_fn)
             status = strata__experts_ask(session, layer, e, &blob);
         if (status == STRATA_OK)
-            status = copy_to_slot(session, layer, e, &blob);
+            status = strata__blob_send(session, session->stream, layer, e, &blob,
+                                       resident_slot(session, layer, e), &session->cancel);
     }
     return status;
 }
@@ -158,12 +135,9 @@ void strata__experts_finish(strata_session *session)
 
 static strata_expert_blob fixed_blob(const strata_session *session, uint32_t layer, uint32_t expert)
 {
-    const strata__layout_place *place = &session->layout->layers[layer];
-    const uint8_t *slot;
     if (session->experts.source == STRATA__SOURCE_IN_PLACE)
-        return pack_blob(session, layer, expert);
-    slot = session->memory.base + place->cache_offset + expert * place->slot_bytes;
-    return (strata_expert_blob){slot, slot + place->up_offset, slot + place->down_offset};
+        return strata__blob_in_pack(session, layer, expert);
+    return strata__blob_in_slot(session, layer, resident_slot(session, layer, expert));
 }
 
 /* All pointers, from the first half of the host's. */
@@ -216,6 +190,9 @@ strata_status strata__experts_begin(strata_prefill *prefill, uint64_t chunks)
     strata_status status = STRATA_OK;
     if (session->experts.source != STRATA__SOURCE_STREAMED)
         return STRATA_OK;
+    status = strata__decode_settle(session);
+    if (status != STRATA_OK)
+        return status;
     /* The caller's memory for an expert may change when the prompt asks for it. */
     if (session->experts.expert_fn)
         strata__loan_settle(&session->loan);
@@ -235,6 +212,7 @@ void strata__experts_end(strata_prefill *prefill, bool is_copied)
     if (session->experts.source != STRATA__SOURCE_STREAMED)
         return;
     strata__feed_end(&prefill->feed, is_copied);
+    strata__decode_forget(session);
     if (prefill->is_lent && !prefill->keeps_loan)
         strata__loan_return(&session->loan);
 }
@@ -274,6 +252,9 @@ strata_status strata__experts_acquire(strata__step *step, uint32_t first, uint32
     strata_status status = find_tables(step, &step->pointers, &host);
     if (status == STRATA_OK && step->feed)
         return strata__feed_acquire(step->feed, first, last);
+    if (status == STRATA_OK && session->experts.source == STRATA__SOURCE_STREAMED &&
+        !step->is_blind)
+        return strata__decode_experts_fetch(step, first, last);
     if (status != STRATA_OK || session->experts.source != STRATA__SOURCE_CALLBACK)
         return status;
     if (first < step->acquired_experts)

@@ -44,6 +44,8 @@ static strata__expert_range next_range(const strata__step *step, uint32_t first_
         ++first_expert;
     if (step->feed)
         limit = strata__feed_limit(step->feed, first_expert);
+    else if (step->session->experts.source == STRATA__SOURCE_STREAMED)
+        limit = strata__decode_experts_limit(step, first_expert);
     range.first_row = first_row;
     range.rows = offsets[limit] - first_row;
     if (range.rows > step->work->expert_tile)

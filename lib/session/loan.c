@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "session/blob.h"
 #include "session/state.h"
-
-enum { GATE, UP, DOWN, PROJECTIONS };
 
 strata_status strata__loan_init(strata__loan *loan, strata_session *session)
 {
@@ -33,35 +32,11 @@ strata_status strata__loan_init(strata__loan *loan, strata_session *session)
 static bool copy_blob(strata__loan *loan, const strata__loan_blob *blob)
 {
     strata_session *session = loan->session;
-    strata__device *device = session->device;
     uint32_t layer = (uint32_t)(blob->index / session->cache.experts);
     uint32_t expert = (uint32_t)(blob->index % session->cache.experts);
-    const strata__layer *l = &session->layers[layer];
-    const strata__layout_place *place = &session->layout->layers[layer];
-    const strata__projection *from[PROJECTIONS] = {&l->expert_gate, &l->expert_up, &l->expert_down};
-    const uint64_t offset[PROJECTIONS] = {0, place->up_offset, place->down_offset};
-    const void *given[PROJECTIONS] = {blob->given.gate, blob->given.up, blob->given.down};
-    strata_status status = STRATA_OK;
-    for (int i = 0; i < PROJECTIONS && status == STRATA_OK; ++i) {
-        uint64_t bytes = from[i]->bytes / session->cache.experts;
-        const uint8_t *source = given[i];
-        if (!source)
-            source = (const uint8_t *)from[i]->data + expert * from[i]->stride_bytes;
-        for (uint64_t done = 0; done < bytes && status == STRATA_OK;) {
-            strata__tier_span span = {.at = source + done, .bytes = bytes - done};
-            if (session->tier) {
-                strata__tier_wait(session->tier, source + done, &loan->stop);
-                span = strata__tier_find(session->tier, source + done);
-            }
-            if (span.bytes > bytes - done)
-                span.bytes = bytes - done;
-            status = device->ops->copy(device, loan->stream, blob->place + offset[i] + done,
-                                       span.at, span.bytes);
-            done += span.bytes;
-        }
-    }
-    return status == STRATA_OK &&
-           device->ops->stream_synchronize(device, loan->stream) == STRATA_OK;
+    return strata__blob_send(session, loan->stream, layer, expert, &blob->given, blob->place,
+                             &loan->stop) == STRATA_OK &&
+           session->device->ops->stream_synchronize(session->device, loan->stream) == STRATA_OK;
 }
 
 static void *run_refill(void *user_data)

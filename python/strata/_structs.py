@@ -400,6 +400,22 @@ class strata_decode_result(_Record):
     ]
 
 
+cache_score_fn = CFUNCTYPE(c_double, c_void_p, c_uint32, c_uint32, c_uint64, c_double)
+
+
+class strata_cache_policy(_Record):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("frozen", c_uint32),
+        ("half_life_tokens", c_double),
+        ("margin", c_double),
+        ("margin_uses", c_double),
+        ("admit_bytes", c_uint64),
+        ("score_fn", cache_score_fn),
+        ("user_data", c_void_p),
+    ]
+
+
 class strata_session_stats(_Record):
     _fields_ = [
         ("struct_size", c_uint32),

@@ -312,6 +312,33 @@ static void a_step_counts_as_a_whole(void **state)
     free(zeros);
 }
 
+static void policies(void **state)
+{
+    strata_cache_policy policy;
+    fixture_options options = {0};
+    tiny_spec spec = spec_of("qwen3moe", 5);
+    fixture f;
+    (void)state;
+    fixture_open(&f, &spec, &options);
+    strata_cache_policy_init(&policy, sizeof policy);
+    fixture_ok(strata_session_set_cache_policy(f.session, &policy));
+    fixture_ok(strata_session_set_cache_policy(f.session, NULL));
+    policy.margin = -1;
+    assert_int_equal(strata_session_set_cache_policy(f.session, &policy),
+                     STRATA_ERR_INVALID_ARGUMENT);
+    fixture_text_has("margin is -1");
+    policy.margin = 0;
+    policy.half_life_tokens = strtod("nan", NULL);
+    assert_int_equal(strata_session_set_cache_policy(f.session, &policy),
+                     STRATA_ERR_INVALID_ARGUMENT);
+    policy.half_life_tokens = 1;
+    policy.frozen = 2;
+    assert_int_equal(strata_session_set_cache_policy(f.session, &policy),
+                     STRATA_ERR_INVALID_ARGUMENT);
+    assert_int_equal(strata_session_set_cache_policy(NULL, &policy), STRATA_ERR_INVALID_ARGUMENT);
+    fixture_close(&f);
+}
+
 static void statistics(void **state)
 {
     static const int32_t tokens[4] = {1, 2, 3, 4};
@@ -336,9 +363,13 @@ static void statistics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decoding_is_the_prompt),   cmocka_unit_test(ragged_parts),
-        cmocka_unit_test(what_is_refused),          cmocka_unit_test(without_rows),
-        cmocka_unit_test(a_step_counts_as_a_whole), cmocka_unit_test(statistics),
+        cmocka_unit_test(decoding_is_the_prompt),
+        cmocka_unit_test(ragged_parts),
+        cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(without_rows),
+        cmocka_unit_test(a_step_counts_as_a_whole),
+        cmocka_unit_test(statistics),
+        cmocka_unit_test(policies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

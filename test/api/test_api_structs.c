@@ -95,6 +95,7 @@ INITIALISER(strata_session_options)
 INITIALISER(strata_prefill_options)
 INITIALISER(strata_prefill_request)
 INITIALISER(strata_decode_request)
+INITIALISER(strata_cache_policy)
 INITIALISER(strata_encode_options)
 INITIALISER(strata_decode_options)
 INITIALISER(strata_sample_options)
@@ -113,6 +114,7 @@ static const initialiser initialisers[] = {
     {"prefill_options", sizeof(strata_prefill_options), init_strata_prefill_options},
     {"prefill_request", sizeof(strata_prefill_request), init_strata_prefill_request},
     {"decode_request", sizeof(strata_decode_request), init_strata_decode_request},
+    {"cache_policy", sizeof(strata_cache_policy), init_strata_cache_policy},
     {"encode_options", sizeof(strata_encode_options), init_strata_encode_options},
     {"decode_options", sizeof(strata_decode_options), init_strata_decode_options},
     {"sample_options", sizeof(strata_sample_options), init_strata_sample_options},
@@ -212,6 +214,11 @@ static strata_status take_decode_request(void)
     return strata_session_decode(session, request, NULL);
 }
 
+static strata_status take_cache_policy(void)
+{
+    return strata_session_set_cache_policy(session, (const void *)&memory);
+}
+
 static strata_status take_encode_options(void)
 {
     uint64_t count;
@@ -247,6 +254,7 @@ static const struct {
      take_prefill_request},
     {{"decode_request", sizeof(strata_decode_request), init_strata_decode_request},
      take_decode_request},
+    {{"cache_policy", sizeof(strata_cache_policy), init_strata_cache_policy}, take_cache_policy},
     {{"encode_options", sizeof(strata_encode_options), init_strata_encode_options},
      take_encode_options},
     {{"decode_options", sizeof(strata_decode_options), init_strata_decode_options},
