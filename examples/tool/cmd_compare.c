@@ -317,8 +317,8 @@ static int compare(comparison *c, strata_pack *pack)
     int code;
     if (status != STRATA_OK)
         return tool_fail("cannot inspect the pack", status, a->in.json);
-    if (!run_options_prompt(&a->run, pack, info.vocabulary_count, a->in.json, &c->tokens) ||
-        !read_lengths(c) || !read_settings(c))
+    if (!run_options_prompt(&a->run, pack, NULL, a->in.json, &c->tokens) || !read_lengths(c) ||
+        !read_settings(c))
         return TOOL_FAILED;
     code = run_setting(c, pack, &c->reference, NULL);
     for (uint64_t s = 0; s < a->a_count && code == TOOL_OK; s++)

@@ -122,8 +122,7 @@ static int answer_prompt(const arguments *a, strata_pack *pack, prefill_answer *
         tool_message("%s: cannot be run: %s", a->in.pack, answer->info.runnable_reason);
         return TOOL_FAILED;
     }
-    if (!run_options_prompt(&a->run, pack, answer->info.vocabulary_count, a->in.json,
-                            &answer->tokens))
+    if (!run_options_prompt(&a->run, pack, NULL, a->in.json, &answer->tokens))
         return TOOL_FAILED;
     code = read_prompt(a, pack, answer);
     if (code != TOOL_OK)

@@ -22,6 +22,25 @@ static strata_status encode(const strata_tokenizer *tokenizer, const char *text,
                                    &out->count);
 }
 
+static bool told(strata_status status, bool json, token_list *out)
+{
+    if (status == STRATA_OK)
+        return true;
+    tool_fail("cannot tokenize the text", status, json);
+    free(out->ids);
+    out->ids = NULL;
+    out->count = 0;
+    return false;
+}
+
+bool encode_with(const strata_tokenizer *tokenizer, const char *text, uint64_t bytes, bool special,
+                 bool json, token_list *out)
+{
+    out->ids = NULL;
+    out->count = 0;
+    return told(encode(tokenizer, text, bytes, special, out), json, out);
+}
+
 bool encode_text(const strata_pack *pack, const char *text, uint64_t bytes, bool special, bool json,
                  token_list *out)
 {
@@ -32,11 +51,5 @@ bool encode_text(const strata_pack *pack, const char *text, uint64_t bytes, bool
     if (status == STRATA_OK)
         status = encode(tokenizer, text, bytes, special, out);
     strata_tokenizer_destroy(tokenizer);
-    if (status == STRATA_OK)
-        return true;
-    tool_fail("cannot tokenize the text", status, json);
-    free(out->ids);
-    out->ids = NULL;
-    out->count = 0;
-    return false;
+    return told(status, json, out);
 }

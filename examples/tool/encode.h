@@ -17,4 +17,8 @@
 bool encode_text(const strata_pack *pack, const char *text, uint64_t bytes, bool special, bool json,
                  token_list *out);
 
+/* The same with a tokenizer that is there already. */
+bool encode_with(const strata_tokenizer *tokenizer, const char *text, uint64_t bytes, bool special,
+                 bool json, token_list *out);
+
 #endif

@@ -8,6 +8,7 @@
 static const command commands[] = {
     {"bench", "measure how fast prompts are read", cmd_bench},
     {"compare", "show how far the logits of two ways to run are apart", cmd_compare},
+    {"generate", "read a prompt and write on", cmd_generate},
     {"inspect", "show what a pack holds", cmd_inspect},
     {"plan", "plan every byte and predict the time, without a device", cmd_plan},
     {"prefill", "read a prompt and show the likeliest next tokens", cmd_prefill},

@@ -17,6 +17,15 @@ uint64_t option_number(const char *text, uint64_t least, uint64_t most,
     return value;
 }
 
+double option_real(const char *text, double least, double most, const struct argp_state *state,
+                   const char *option)
+{
+    double value = 0;
+    if (!parse_real(text, &value) || value < least || value > most)
+        argp_error(state, "--%s: \"%s\" is not a number from %g to %g", option, text, least, most);
+    return value;
+}
+
 uint64_t option_size(const char *text, const struct argp_state *state, const char *option)
 {
     uint64_t value = 0;

@@ -10,6 +10,10 @@
 uint64_t option_number(const char *text, uint64_t least, uint64_t most,
                        const struct argp_state *state, const char *option);
 
+/* 0.8, 1e-3; finite */
+double option_real(const char *text, double least, double most, const struct argp_state *state,
+                   const char *option);
+
 /* 12GiB, 8G, 1048576; not 0 */
 uint64_t option_size(const char *text, const struct argp_state *state, const char *option);
 

@@ -21,6 +21,19 @@ bool parse_u64(const char *text, uint64_t *out)
     return true;
 }
 
+bool parse_real(const char *text, double *out)
+{
+    char *end;
+    double value;
+    if (!text[0] || text[strspn(text, "0123456789.eE+-")])
+        return false;
+    value = strtod(text, &end);
+    if (*end || end == text || value - value != 0)
+        return false;
+    *out = value;
+    return true;
+}
+
 /* The factor that a unit stands for, 0 when it is none. */
 static double unit_factor(const char *unit)
 {

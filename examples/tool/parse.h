@@ -9,6 +9,9 @@
 /* Decimal digits only. */
 bool parse_u64(const char *text, uint64_t *out);
 
+/* "0.8", "1e-3", "-2"; finite, without white space, hexadecimals or words. */
+bool parse_real(const char *text, double *out);
+
 /* Bytes: "4096", "512K", "8G", "12GiB", "1.5GiB" (powers of 1024), "24GB" (powers of 1000). */
 bool parse_bytes(const char *text, uint64_t *out);
 

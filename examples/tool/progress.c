@@ -1,22 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "progress.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "interrupt.h"
+
 enum { CELLS = 30 };
 static const uint64_t redraw_ns = 100000000;
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal_number)
-{
-    (void)signal_number;
-    interrupted = 1;
-}
 
 static uint64_t now_ns(void)
 {
@@ -25,21 +18,12 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static void handle_interrupts(void (*handler)(int))
-{
-    struct sigaction action;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = handler;
-    sigaction(SIGINT, &action, NULL);
-}
-
 void progress_start(progress_bar *bar)
 {
     bar->shown = isatty(STDERR_FILENO);
     bar->start_ns = now_ns();
     bar->drawn_ns = 0;
-    interrupted = 0;
-    handle_interrupts(on_interrupt);
+    interrupt_catch();
 }
 
 static void draw(const progress_bar *bar, const strata_progress *progress, uint64_t now)
@@ -67,12 +51,12 @@ int32_t progress_update(void *user_data, const strata_progress *progress)
         bar->drawn_ns = now;
         draw(bar, progress, now);
     }
-    return interrupted;
+    return interrupt_seen();
 }
 
 void progress_finish(progress_bar *bar)
 {
     if (bar->shown && bar->drawn_ns)
         fputs("\r\033[K", stderr);
-    handle_interrupts(SIG_DFL);
+    interrupt_release();
 }

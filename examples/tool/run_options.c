@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "run_options.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "encode.h"
@@ -18,17 +19,23 @@ enum {
     KEY_TOKENS,
     KEY_TOKENS_FILE,
     KEY_TEXT,
+    KEY_TEXT_FILE,
     KEY_SPECIAL,
     KEY_RANDOM,
     KEY_SEED
 };
 
-static const struct argp_option prompt_table[] = {
-    {0, 0, 0, 0, "Prompt (one of the four):", 1},
+static const struct argp_option given_prompt_table[] = {
+    {0, 0, 0, 0, "Prompt (one of these):", 1},
+    {"text", KEY_TEXT, "TEXT", 0, "Text, tokenized with the pack's vocabulary", 1},
+    {"text-file", KEY_TEXT_FILE, "FILE", 0, "Text from a file, - for standard input", 1},
     {"tokens", KEY_TOKENS, "IDS", 0, "Token ids, separated by commas", 1},
     {"tokens-file", KEY_TOKENS_FILE, "FILE", 0, "Token ids from a file, - for standard input", 1},
-    {"text", KEY_TEXT, "TEXT", 0, "Text, tokenized with the pack's vocabulary", 1},
-    {"special", KEY_SPECIAL, 0, 0, "With --text: texts of control tokens are these tokens", 1},
+    {"special", KEY_SPECIAL, 0, 0, "In a text: texts of control tokens are these tokens", 1},
+    {0},
+};
+
+static const struct argp_option random_table[] = {
     {"random", KEY_RANDOM, "N", 0, "N random token ids", 1},
     {"seed", KEY_SEED, "N", 0, "Seed of --random, 1 by default", 1},
     {0},
@@ -59,8 +66,23 @@ static error_t parse_prompt_option(int key, char *arg, struct argp_state *state)
     case KEY_TEXT:
         options->text = arg;
         return 0;
+    case KEY_TEXT_FILE:
+        options->text_path = arg;
+        return 0;
     case KEY_SPECIAL:
         options->special = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse_random_option(int key, char *arg, struct argp_state *state)
+{
+    run_options *options = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = options;
         return 0;
     case KEY_RANDOM:
         options->random_count = option_number(arg, 1, INT32_MAX, state, "random");
@@ -101,19 +123,21 @@ static error_t parse_run_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-const struct argp prompt_argp = {prompt_table, parse_prompt_option, 0, 0, 0, 0, 0};
+const struct argp given_prompt_argp = {given_prompt_table, parse_prompt_option, 0, 0, 0, 0, 0};
+static const struct argp_child random_children[] = {{&given_prompt_argp, 0, 0, 0}, {0}};
+const struct argp prompt_argp = {random_table, parse_random_option, 0, 0, random_children, 0, 0};
 static const struct argp_child run_children[] = {{&plan_argp, 0, 0, 0}, {0}};
 
 const struct argp run_argp = {run_table, parse_run_option, 0, 0, run_children, 0, 0};
 
 void run_options_check(const run_options *options, const struct argp_state *state)
 {
-    int given =
-        !!options->tokens_text + !!options->tokens_path + !!options->text + !!options->random_count;
+    int texts = !!options->text + !!options->text_path;
+    int given = !!options->tokens_text + !!options->tokens_path + !!options->random_count + texts;
     if (given != 1)
-        argp_error(state, "give one of --tokens, --tokens-file, --text and --random");
-    if (options->special && !options->text)
-        argp_error(state, "--special goes with --text");
+        argp_error(state, "give one prompt: --text, --tokens or another option of that group");
+    if (options->special && !texts)
+        argp_error(state, "--special goes with --text and --text-file");
 }
 
 static token_source read_prompt(const run_options *options, uint32_t vocabulary, token_list *out)
@@ -125,24 +149,53 @@ static token_source read_prompt(const run_options *options, uint32_t vocabulary,
     return random_tokens(options->random_count, options->seed, vocabulary, out);
 }
 
-static bool prompt_of_text(const run_options *options, const strata_pack *pack, bool json,
-                           token_list *out)
+static bool encode_prompt(const run_options *options, const strata_pack *pack,
+                          const strata_tokenizer *tokenizer, const char *text, uint64_t bytes,
+                          bool json, token_list *out)
 {
-    if (!encode_text(pack, options->text, strlen(options->text), options->special, json, out))
-        return false;
-    if (out->count)
-        return true;
-    tool_message("--text: the text has no tokens");
-    return false;
+    bool good = tokenizer ? encode_with(tokenizer, text, bytes, options->special, json, out)
+                          : encode_text(pack, text, bytes, options->special, json, out);
+    if (good && !out->count) {
+        tool_message("%s: the text has no tokens",
+                     options->text_path ? options->text_path : "--text");
+        free(out->ids);
+        out->ids = NULL;
+    }
+    return good && out->count;
 }
 
-bool run_options_prompt(const run_options *options, const strata_pack *pack, uint32_t vocabulary,
-                        bool json, token_list *out)
+static bool prompt_of_text(const run_options *options, const strata_pack *pack,
+                           const strata_tokenizer *tokenizer, bool json, token_list *out)
+{
+    uint64_t bytes;
+    char *content;
+    bool good;
+    if (options->text)
+        return encode_prompt(options, pack, tokenizer, options->text, strlen(options->text), json,
+                             out);
+    content = parse_read_file(options->text_path, &bytes);
+    if (!content) {
+        tool_message("%s: cannot be read", options->text_path);
+        return false;
+    }
+    good = encode_prompt(options, pack, tokenizer, content, bytes, json, out);
+    free(content);
+    return good;
+}
+
+static uint32_t vocabulary_of(const strata_pack *pack)
+{
+    strata_pack_info info = {.struct_size = sizeof info};
+    return strata_pack_info_get(pack, &info) == STRATA_OK ? info.vocabulary_count : 0;
+}
+
+bool run_options_prompt(const run_options *options, const strata_pack *pack,
+                        const strata_tokenizer *tokenizer, bool json, token_list *out)
 {
     const char *where = options->tokens_path ? options->tokens_path : "--tokens";
-    if (options->text)
-        return prompt_of_text(options, pack, json, out);
-    switch (read_prompt(options, vocabulary, out)) {
+    if (options->text || options->text_path)
+        return prompt_of_text(options, pack, tokenizer, json, out);
+    switch (read_prompt(options, vocabulary_of(pack), out)) {
     case TOKENS_OK:
         return true;
     case TOKENS_MALFORMED:

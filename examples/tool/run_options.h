@@ -18,8 +18,9 @@ typedef struct run_options {
     uint32_t threads;
     uint32_t kernel_level; /* 0: best, 80: portable */
     bool no_blas;
-    /* the prompt: exactly one of the four */
+    /* the prompt: exactly one of the five */
     const char *text;
+    const char *text_path;
     bool special; /* texts of control tokens in it are these tokens */
     const char *tokens_text;
     const char *tokens_path;
@@ -27,16 +28,23 @@ typedef struct run_options {
     uint64_t seed;
 } run_options;
 
-/* Children for a command's argp, whose input is a run_options: the prompt; where and how to run. */
+/*
+ * Children for a command's argp, whose input is a run_options: the prompt, with or without random
+ * ones; where and how to run.
+ */
 extern const struct argp prompt_argp;
+extern const struct argp given_prompt_argp;
 extern const struct argp run_argp;
 
 /* Fails as a usage error unless exactly one prompt was given. */
 void run_options_check(const run_options *options, const struct argp_state *state);
 
-/* Gets the prompt's tokens, reporting a failure on stderr; the caller frees them. */
-bool run_options_prompt(const run_options *options, const strata_pack *pack, uint32_t vocabulary,
-                        bool json, token_list *out);
+/*
+ * Gets the prompt's tokens, reporting a failure on stderr; the caller frees them. `tokenizer` or
+ * NULL: one is made when there is a text.
+ */
+bool run_options_prompt(const run_options *options, const strata_pack *pack,
+                        const strata_tokenizer *tokenizer, bool json, token_list *out);
 
 /* The options' profile into `session`, to be freed after the session is made; false, and told. */
 bool run_options_profile(const run_options *options, strata_session_options *session, void **out);

@@ -63,6 +63,19 @@ void text_show(FILE *out, const char *text)
     write_escaped(out, text, strlen(text), "");
 }
 
+void text_show_lines(FILE *out, const char *bytes, uint64_t count)
+{
+    uint64_t start = 0;
+    for (uint64_t i = 0; i <= count; i++) {
+        if (i < count && bytes[i] != '\n' && bytes[i] != '\t')
+            continue;
+        write_escaped(out, bytes + start, i - start, "");
+        if (i < count)
+            fputc(bytes[i], out);
+        start = i + 1;
+    }
+}
+
 void text_model(FILE *out, const strata_pack_info *info)
 {
     text_show(out, info->architecture);

@@ -21,6 +21,9 @@ void text_quote(FILE *out, const char *bytes, uint64_t count);
 /* On one line, without quotes: a file's text cannot steer the terminal. */
 void text_show(FILE *out, const char *text);
 
+/* As it is, lines too, but for controls and bytes that are no UTF-8, which are escaped. */
+void text_show_lines(FILE *out, const char *bytes, uint64_t count);
+
 /* "ARCHITECTURE, NAME", or the architecture alone. */
 void text_model(FILE *out, const strata_pack_info *info);
 

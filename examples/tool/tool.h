@@ -10,7 +10,7 @@
 #include <strata/strata.h>
 
 /* Exit codes of the tool. */
-enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
+enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_INTERRUPTED = 130 };
 
 /* A subcommand: argv[0] is "strata NAME", the rest its own arguments. Returns an exit code. */
 typedef struct command {
@@ -21,6 +21,7 @@ typedef struct command {
 
 int cmd_bench(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
+int cmd_generate(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_prefill(int argc, char **argv);

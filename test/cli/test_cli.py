@@ -63,9 +63,13 @@ class UsageTest(unittest.TestCase):
         self.assert_usage("unrecognized option", "inspect", PACK, "--frob")
 
     def test_prompt_is_given_once(self):
-        self.assert_usage("give one of --tokens", "prefill", PACK)
-        self.assert_usage("give one of --tokens", "prefill", PACK, "--random", "3",
-                          "--tokens", "1")
+        for command in ("prefill", "generate"):
+            self.assert_usage("give one prompt", command, PACK)
+            self.assert_usage("give one prompt", command, PACK, "--text", "a", "--tokens", "1")
+            self.assert_usage("give one prompt", command, PACK, "--text", "a", "--text-file", "b")
+            self.assert_usage("--special goes with", command, PACK, "--tokens", "1", "--special")
+        self.assert_usage("give one prompt", "prefill", PACK, "--random", "3", "--tokens", "1")
+        self.assert_usage("unrecognized option", "generate", PACK, "--random", "3")
 
     def test_bad_values(self):
         for option, value in [("--budget", "12XB"), ("--budget", "0"), ("--context", "0"),
@@ -73,6 +77,15 @@ class UsageTest(unittest.TestCase):
                               ("--experts", "some"), ("--threads", "0"), ("--random", "0"),
                               ("--seed", "1.5"), ("--top", "many"), ("--host-budget", "")]:
             self.assert_usage(option + ":", "prefill", PACK, "--random", "3", option, value)
+
+    def test_bad_sampling(self):
+        for option, value in [("--temperature", "-1"), ("--temperature", "hot"), ("--top-p", "1.5"),
+                              ("--top-k", "-1"), ("--min-p", "nan"), ("--repeat-penalty", "0"),
+                              ("--repeat-last", "x"), ("--seed", "1.5"), ("--count", "-1"),
+                              ("--stop", "")]:
+            self.assert_usage(option + ":", "generate", PACK, "--tokens", "3", option, value)
+        stops = [word for i in range(17) for word in ("--stop", str(i))]
+        self.assert_usage("at most 16", "generate", PACK, "--tokens", "3", *stops)
 
     def test_a_saved_plan_takes_no_other_options(self):
         for option in (["--budget", "1M"], ["--context", "9"], ["--chunk", "8"], ["--path", "fp16"]):
@@ -85,7 +98,8 @@ class UsageTest(unittest.TestCase):
                           "--all-logits")
 
     def test_help_and_version(self):
-        for arguments in (["--help"], ["inspect", "--help"], ["prefill", "--help"], ["--version"]):
+        for arguments in (["--help"], ["inspect", "--help"], ["prefill", "--help"],
+                          ["generate", "--help"], ["--version"]):
             done = run(*arguments)
             self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
             self.assertIn("strata", done.stdout)
@@ -139,6 +153,148 @@ class TokenizeTest(unittest.TestCase):
         done = run("tokenize", PACK, "--file", "/no/such/file")
         self.assertEqual(done.returncode, 1)
         self.assertIn("/no/such/file: cannot be read", done.stderr)
+
+
+class GenerateTest(unittest.TestCase):
+    SPEEDS = r"strata: prompt 8 tokens, [0-9.]+ tokens/s; generated {} tokens, [0-9.]+ tokens/s"
+
+    def generate(self, *arguments, code=0, **options):
+        done = run("generate", PACK, "--json", "--tokens", TOKENS, *arguments, **options)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertEqual(len(done.stdout.splitlines()), 1)
+        return json.loads(done.stdout)
+
+    def test_text_and_speeds(self):
+        done = run("generate", PACK, "--tokens", TOKENS, "-n", "12", "--ignore-end")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "^" + self.SPEEDS.format(12))
+        answer = self.generate("-n", "12", "--ignore-end")
+        self.assertEqual(done.stdout, answer["answer"]["text"] + "\n")
+        self.assertEqual(answer["answer"]["stopped_by"], "count")
+        self.assertEqual(answer["answer"]["token_count"], 12)
+        self.assertEqual(len(answer["answer"]["tokens"]), 12)
+        self.assertEqual(answer["answer"]["decode_steps"], 11)
+        self.assertEqual(answer["stats"]["prompt_tokens"], 8)
+        self.assertEqual(answer["stats"]["decode_tokens"], 11)
+        self.assertGreater(answer["answer"]["first_text_ns"], 0)
+
+    def test_the_likeliest_tokens_are_those_of_the_prompt_path(self):
+        exact = ("--no-blas", "--kv", "f32", "--context", "40")
+        tokens = self.generate("-n", "6", "--temperature", "0", "--ignore-end",
+                               *exact)["answer"]["tokens"]
+        self.assertEqual(len(tokens), 6)
+        for i in range(6):
+            prompt = TOKENS + "".join(f",{token}" for token in tokens[:i])
+            done = run("prefill", PACK, "--json", "--tokens", prompt, "--top", "1", *exact)
+            self.assertEqual(json.loads(done.stdout)["next"][0]["token"], tokens[i])
+
+    def test_seeds(self):
+        chosen = {seed: self.generate("-n", "20", "--seed", seed, "--temperature", "2")["answer"]
+                  for seed in ("1", "2")}
+        self.assertEqual(self.generate("-n", "20", "--temperature", "2")["answer"]["tokens"],
+                         chosen["1"]["tokens"])
+        self.assertNotEqual(chosen["1"]["tokens"], chosen["2"]["tokens"])
+        self.assertEqual(self.generate("-n", "9", "--top-k", "1")["answer"]["tokens"],
+                         self.generate("-n", "9", "--temperature", "0")["answer"]["tokens"])
+
+    def test_repetition_penalty(self):
+        def most(*options):
+            tokens = self.generate("-n", "60", "--temperature", "0", "--ignore-end",
+                                   *options)["answer"]["tokens"]
+            return max(tokens.count(token) for token in tokens)
+        self.assertLess(most("--repeat-penalty", "100", "--repeat-last", "1000"), most())
+
+    def test_no_tokens(self):
+        done = run("generate", PACK, "--tokens", TOKENS, "-n", "0")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertIn("generated 0 tokens", done.stderr)
+
+    def test_the_context_is_the_end(self):
+        answer = self.generate("-n", "50", "--context", "10", "--ignore-end")["answer"]
+        self.assertEqual(answer["stopped_by"], "context")
+        self.assertEqual(answer["token_count"], 3)
+        done = run("generate", PACK, "--tokens", TOKENS, "--context", "7")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+
+    def start(self, *arguments):
+        return subprocess.Popen([TOOL, "generate", PACK, "--tokens", TOKENS, "--ignore-end",
+                                 *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def test_an_interrupt_keeps_what_was_written(self):
+        running = self.start("-n", "4000", "--context", "4096", "--threads", "1")
+        first = running.stdout.read(1)  # it comes while the rest is still to be generated
+        running.send_signal(signal.SIGINT)
+        rest, messages = running.communicate(timeout=60)
+        self.assertEqual(running.returncode, 130, messages)
+        self.assertTrue((first + rest).endswith(b"\n"))
+        self.assertIn(b"interrupted", messages)
+
+    def test_a_full_disk_is_told(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([TOOL, "generate", PACK, "--tokens", TOKENS, "--ignore-end"],
+                                  stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"cannot write to standard output", done.stderr)
+
+
+@unittest.skipUnless("chapters" in PACK, "a pack without a vocabulary")
+class GenerateTextTest(unittest.TestCase):
+    PROMPT = "And it came to pass after"
+
+    def setUp(self):
+        if "pcre2=no" in run("--version").stdout:
+            self.skipTest("built without PCRE2")
+
+    def generate(self, *arguments, **options):
+        done = run("generate", PACK, *arguments, **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_text_and_file(self):
+        text = self.generate("--text", self.PROMPT, "-n", "30")
+        self.assertGreater(len(text.split()), 10)
+        self.assertEqual(self.generate("--text-file", "-", "-n", "30", input=self.PROMPT), text)
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write(self.PROMPT)
+            file.flush()
+            self.assertEqual(self.generate("--text-file", file.name, "-n", "30"), text)
+        self.assertEqual(self.generate("--text", self.PROMPT, "-n", "30", "--echo"),
+                         self.PROMPT + text)
+        done = run("generate", PACK, "--text-file", "/no/such/file")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/no/such/file: cannot be read", done.stderr)
+
+    def test_stop(self):
+        text = self.generate("--text", self.PROMPT, "-n", "30")
+        stop = text[20:26]
+        self.assertEqual(self.generate("--text", self.PROMPT, "-n", "30", "--stop", "no such text",
+                                       "--stop", stop), text[:text.index(stop)] + "\n")
+        answer = json.loads(self.generate("--text", self.PROMPT, "-n", "30", "--stop", stop,
+                                          "--json"))["answer"]
+        self.assertEqual(answer["stopped_by"], "text")
+        self.assertEqual(answer["text"], text[:text.index(stop)])
+
+    def test_the_model_ends_the_text(self):
+        prompt = "The grace of our Lord Jesus Christ be with you all. Amen."
+        likeliest = ("--text", prompt, "--temperature", "0", "-n", "5")
+        answer = json.loads(self.generate(*likeliest, "--json"))["answer"]
+        self.assertEqual((answer["stopped_by"], answer["token_count"]), ("end", 0))
+        self.assertEqual(self.generate(*likeliest), "")
+        answer = json.loads(self.generate(*likeliest, "--json", "--ignore-end"))["answer"]
+        self.assertEqual((answer["stopped_by"], answer["token_count"]), ("count", 5))
+
+    def test_a_terminal_gets_text(self):
+        terminal, theirs = pty.openpty()
+        running = subprocess.Popen([TOOL, "generate", PACK, "--text", self.PROMPT, "-n", "30"],
+                                   stdout=theirs, stderr=subprocess.PIPE)
+        os.close(theirs)
+        shown = read_until(terminal, None)
+        running.communicate(timeout=60)
+        self.assertEqual(running.returncode, 0)
+        self.assertEqual(shown.replace("\r\n", "\n"),
+                         self.generate("--text", self.PROMPT, "-n", "30"))
 
 
 class FailureTest(unittest.TestCase):

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The tool's own parts: numbers as people write them, token lists, UTF-8, JSON, differences. */
+/* The tool's own parts: numbers as people write them, token lists, UTF-8, JSON, differences, text
+ * that comes in pieces. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include "compare.h"
 #include "json.h"
 #include "parse.h"
+#include "text_stream.h"
 #include "utf8.h"
 
 static void sizes_are_read_in_every_spelling(void **state)
@@ -45,6 +47,20 @@ static void sizes_are_read_in_every_spelling(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (parse_bytes(bad[i], &bytes))
             fail_msg("\"%s\" was read as %llu", bad[i], (unsigned long long)bytes);
+}
+
+static void real_numbers_are_finite(void **state)
+{
+    static const char *const bad[] = {"",      " 1",    "1 ",    "nan", "inf",
+                                      "0x1p3", "1e999", "1.2.3", "-",   "e5"};
+    double value;
+    (void)state;
+    assert_true(parse_real("0.8", &value) && value == 0.8);
+    assert_true(parse_real("-2", &value) && value == -2);
+    assert_true(parse_real("1e-3", &value) && value == 1e-3);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (parse_real(bad[i], &value))
+            fail_msg("\"%s\" was read as %g", bad[i], value);
 }
 
 static void numbers_are_whole_and_in_range(void **state)
@@ -168,16 +184,85 @@ static void differences_of_logits(void **state)
     assert_true(isnan(d.kl_mean) && isnan(d.logit_most));
 }
 
+/* What was written, with a bar between the pieces. */
+typedef struct written {
+    char text[256];
+    uint64_t bytes;
+} written;
+
+static void keep(void *user_data, const char *bytes, uint64_t count)
+{
+    written *w = user_data;
+    assert_true(count > 0);
+    memcpy(w->text + w->bytes, bytes, count);
+    w->text[w->bytes + count] = '|';
+    w->bytes += count + 1;
+}
+
+static void check_stream(const char *const *pieces, const char *const *stops, uint64_t stop_count,
+                         const char *expected, bool stopped)
+{
+    text_stream stream;
+    written w = {{0}, 0};
+    text_stream_start(&stream, stops, stop_count, keep, &w);
+    for (; *pieces; pieces++)
+        assert_true(text_stream_add(&stream, *pieces, strlen(*pieces)));
+    text_stream_end(&stream);
+    assert_string_equal(w.text, expected);
+    assert_int_equal(stream.stopped, stopped);
+}
+
+#define PIECES(...)                                                                                \
+    (const char *const[])                                                                          \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
+
+static void characters_are_written_whole(void **state)
+{
+    (void)state;
+    check_stream(PIECES("ab", "c"), NULL, 0, "ab|c|", false);
+    check_stream(PIECES("a\xc3", "\xa4z"), NULL, 0, "a|\xc3\xa4z|", false);
+    check_stream(PIECES("\xe2", "\x82", "\xac"), NULL, 0, "\xe2\x82\xac|", false);
+    check_stream(PIECES("\xf0\x9f", "\x98", "\x80!"), NULL, 0, "\xf0\x9f\x98\x80!|", false);
+    /* What is no character, or never becomes one, is not kept for ever. */
+    check_stream(PIECES("\xff", "a"), NULL, 0, "\xff|a|", false);
+    check_stream(PIECES("\x80\x80\x80\x80", "a"), NULL, 0, "\x80\x80\x80\x80|a|", false);
+    check_stream(PIECES("\xe2\x82", "a"), NULL, 0,
+                 "\xe2\x82"
+                 "a|",
+                 false);
+    check_stream(PIECES("a\xe2\x82"), NULL, 0, "a|\xe2\x82|", false);
+}
+
+static void texts_to_stop_at_are_not_written(void **state)
+{
+    static const char *const stops[] = {"END", "\n\n", "NDX"};
+    (void)state;
+    check_stream(PIECES("one EN", "D two"), stops, 3, "one |", true);
+    check_stream(PIECES("E", "N", "D"), stops, 3, "", true);
+    check_stream(PIECES("E", "N", "O"), stops, 3, "ENO|", false);
+    check_stream(PIECES("ENEN", "D"), stops, 3, "EN|", true);
+    check_stream(PIECES("a\n", "b\n", "\nc"), stops, 3, "a|\nb|", true);
+    check_stream(PIECES("ENDX"), stops, 3, "", true); /* the first that begins */
+    check_stream(PIECES("x\n\nEND"), stops, 3, "x|", true);
+    check_stream(PIECES("wait EN"), stops, 3, "wait |EN|", false);
+    check_stream(PIECES("END", "more"), stops, 3, "", true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_read_in_every_spelling),
+        cmocka_unit_test(real_numbers_are_finite),
         cmocka_unit_test(numbers_are_whole_and_in_range),
         cmocka_unit_test(token_lists),
         cmocka_unit_test(random_tokens_are_seeded),
         cmocka_unit_test(utf8_is_checked),
         cmocka_unit_test(json_is_escaped_and_nested),
         cmocka_unit_test(differences_of_logits),
+        cmocka_unit_test(characters_are_written_whole),
+        cmocka_unit_test(texts_to_stop_at_are_not_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
