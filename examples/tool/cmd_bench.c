@@ -166,6 +166,11 @@ static double rate(const measurement *m)
     return m->median_ns ? 1e9 * (double)m->tokens / (double)m->median_ns : 0;
 }
 
+static const char *device_of(const bench *b)
+{
+    return b->arguments->run.device ? b->arguments->run.device : "cpu";
+}
+
 static void write_text(const bench *b)
 {
     printf("%8s %8s %12s %12s %12s %14s\n", "tokens", "chunks", "median ms", "least ms", "most ms",
@@ -178,7 +183,9 @@ static void write_text(const bench *b)
         stats_text(&m->stats, stdout);
     }
     printf("first logits %.3f s after opening the pack\n", 1e-9 * (double)b->first_logits_ns);
-    printf("device memory %llu bytes, page-locked host memory %llu bytes\n",
+    printf(strcmp(device_of(b), "cpu") == 0
+               ? "memory %llu bytes, in and out %llu bytes\n"
+               : "device memory %llu bytes, page-locked host memory %llu bytes\n",
            (unsigned long long)b->stats.device_bytes, (unsigned long long)b->stats.host_bytes);
 }
 
@@ -188,7 +195,7 @@ static void write_json(const bench *b)
     json_start(&writer, stdout);
     json_object(&writer, NULL);
     json_string(&writer, "pack", b->arguments->in.pack);
-    json_string(&writer, "device", b->arguments->run.device ? b->arguments->run.device : "cpu");
+    json_string(&writer, "device", device_of(b));
     json_u64(&writer, "device_bytes", b->stats.device_bytes);
     json_u64(&writer, "host_bytes", b->stats.host_bytes);
     json_u64(&writer, "first_logits_ns", b->first_logits_ns);

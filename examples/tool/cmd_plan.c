@@ -97,6 +97,7 @@ static int answer_plan(const arguments *a, const strata_plan *plan)
 {
     plan_view view;
     strata_status status = plan_view_read(plan, a->in.pack, &view);
+    view.is_cpu = a->facts.compute_capability == 0;
     if (status == STRATA_OK && a->save_path)
         status = strata_plan_save_path(plan, a->save_path);
     if (status == STRATA_OK && a->in.json)

@@ -35,7 +35,8 @@ static void write_bar(const plan_view *view, FILE *out)
         if (marks[shown + 1])
             shown++;
     }
-    fprintf(out, "\n  device memory, %s\n  [%s]\n%s\n", text_of_bytes(total).text, bar, legend);
+    fprintf(out, "\n  %s, %s\n  [%s]\n%s\n", view->is_cpu ? "memory" : "device memory",
+            text_of_bytes(total).text, bar, legend);
 }
 
 static char letter_of(uint32_t index)

@@ -9,14 +9,15 @@ static void write_head(const plan_view *view, FILE *out)
     const strata_plan_info *i = &view->info;
     double seconds = (double)i->predicted_prompt_ns / 1e9;
     fprintf(out, "%s\n", view->pack_path);
-    fprintf(out, "  device memory    %s (%llu bytes)", text_of_bytes(i->device_bytes).text,
-            (unsigned long long)i->device_bytes);
+    fprintf(out, "  %s    %s (%llu bytes)", view->is_cpu ? "memory       " : "device memory",
+            text_of_bytes(i->device_bytes).text, (unsigned long long)i->device_bytes);
     if (i->device_budget_bytes != UINT64_MAX)
         fprintf(out, " of %s", text_of_bytes(i->device_budget_bytes).text);
     fprintf(out, "\n    session        %s\n", text_of_bytes(i->session_bytes).text);
     fprintf(out, "    prompts        %s, of which %s arena\n", text_of_bytes(i->prefill_bytes).text,
             text_of_bytes(i->arena_bytes).text);
-    fprintf(out, "  host memory      %s page-locked", text_of_bytes(i->host_bytes).text);
+    fprintf(out, "  %s      %s%s", view->is_cpu ? "in and out " : "host memory",
+            text_of_bytes(i->host_bytes).text, view->is_cpu ? "" : " page-locked");
     if (i->pinned_expert_bytes)
         fprintf(out, ", and %s of experts", text_of_bytes(i->pinned_expert_bytes).text);
     if (i->staged_expert_bytes)

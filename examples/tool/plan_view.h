@@ -24,6 +24,7 @@ typedef struct plan_view {
     strata_plan_buffer *persistent;
     plan_configuration *configurations;
     uint64_t prefill_offset; /* where the region of the prefill begins */
+    bool is_cpu;             /* the CPU's: device memory is memory like any other */
 } plan_view;
 
 /* Reads a plan; the caller frees the view also on failure. */

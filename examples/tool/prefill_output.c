@@ -66,10 +66,11 @@ void prefill_answer_text(const prefill_answer *answer, uint64_t top, FILE *out)
     fprintf(out, ", %u layers, %u experts a layer, %u for a token, %s\n", info->layer_count,
             info->expert_count, info->experts_per_token, text_of_bytes(info->file_bytes).text);
     write_prompt(answer, out);
-    fprintf(out, "read    %.3f s on %s, %.0f tokens/s, %u chunk%s, %s of device memory\n",
+    fprintf(out, "read    %.3f s on %s, %.0f tokens/s, %u chunk%s, %s of %smemory\n",
             (double)answer->result.wall_ns * 1e-9, answer->device, tokens_per_second(answer),
             answer->result.chunk_count, answer->result.chunk_count == 1 ? "" : "s",
-            text_of_bytes(answer->stats.device_bytes).text);
+            text_of_bytes(answer->stats.device_bytes).text,
+            strcmp(answer->device, "cpu") == 0 ? "" : "device ");
     for (uint64_t i = 0; i < count; i++)
         write_candidate(answer, &next[i], i == 0, out);
     free(next);

@@ -130,8 +130,9 @@ strata_status strata__planner_refuse(strata__planner *planner, strata__layout_sh
     uint64_t needed = least_bytes(planner);
     if (needed <= p->budget_bytes)
         return strata__fail(STRATA_ERR_PLAN_INFEASIBLE,
-                            "page-locked host memory: the budget of %llu bytes is less than the "
-                            "%llu that prompts and decoding need",
+                            "%s memory: the budget of %llu bytes is less than the %llu that "
+                            "prompts and decoding need",
+                            p->facts.host_addressable ? "host" : "page-locked host",
                             (unsigned long long)p->host_budget_bytes,
                             (unsigned long long)(planner->host.bytes + p->decode_host_bytes));
     shortfall->needed_bytes = needed;
@@ -147,8 +148,9 @@ strata_status strata__planner_refuse(strata__planner *planner, strata__layout_sh
         snprintf(context_text, sizeof context_text, ", or a context of %llu tokens",
                  (unsigned long long)shortfall->context_tokens);
     return strata__fail(STRATA_ERR_PLAN_INFEASIBLE,
-                        "device memory: at least %llu bytes are needed, %llu more than the budget "
-                        "of %llu; what would fit: that budget%s%s",
+                        "%s: at least %llu bytes are needed, %llu more than the budget of %llu; "
+                        "what would fit: that budget%s%s",
+                        p->facts.host_addressable ? "memory" : "device memory",
                         (unsigned long long)shortfall->needed_bytes,
                         (unsigned long long)shortfall->missing_bytes, budget, context_text,
                         chunk_text);

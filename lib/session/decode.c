@@ -39,7 +39,7 @@ strata_status strata__decode_init(strata_session *session)
         return strata__fail_memory(entries * sizeof *decode->tile_segment, "the tiles of a step");
     decode->tile_capacity = work->segment_capacity;
     status = strata__region_alloc_host(&decode->host, session->device, work->host_bytes,
-                                       "the page-locked memory of decoding");
+                                       "what goes in and out of decoding");
     if (status != STRATA_OK)
         return status;
     /* No grouping has left its flag: values from 1 on. */

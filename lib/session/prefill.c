@@ -40,7 +40,7 @@ static strata_status make_memory(strata_prefill *prefill, const strata_prefill_o
                                       "the prompt");
     if (status == STRATA_OK)
         status = strata__region_alloc_host(&prefill->host, session->device, layout->host_bytes,
-                                           "the prompt's page-locked memory");
+                                           "what goes in and out of a prompt");
     return status;
 }
 

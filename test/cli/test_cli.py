@@ -432,6 +432,11 @@ class BenchTest(unittest.TestCase):
             # A profile that is there and cannot be read is told.
             self.assertEqual(run("bench", PACK, "--prompts", "8", "--profile", folder).returncode, 1)
 
+    def test_text(self):
+        done = run("bench", PACK, "--prompts", "8")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, "\nmemory [0-9]+ bytes, in and out [0-9]+ bytes\n")
+
     def test_prompts_are_its_own(self):
         self.assertEqual(run("bench", PACK, "--tokens", "1,2").returncode, 2)
 
@@ -499,7 +504,12 @@ class PlanTest(unittest.TestCase):
     def test_text(self):
         done = run("plan", PACK, "--context", "100")
         self.assertEqual(done.returncode, 0, done.stderr)
-        for part in ("device memory", "persistent", "configuration", "arena over the stages",
+        self.assertNotIn("device memory", done.stdout)
+        self.assertNotIn("page-locked", done.stdout)
+        other = run("plan", PACK, "--context", "100", "--compute-capability", "86")
+        self.assertIn("device memory", other.stdout)
+        self.assertIn("page-locked", other.stdout)
+        for part in ("  memory ", "persistent", "configuration", "arena over the stages",
                      "attention_norm |", "predicted"):
             self.assertIn(part, done.stdout)
 
@@ -527,6 +537,8 @@ class PlanTest(unittest.TestCase):
 
     def test_infeasible(self):
         plan = self.plan("--budget", "10K", code=1)
+        self.assertIn("memory: at least", plan["reason"])
+        self.assertNotIn("device memory", plan["reason"])
         self.assertFalse(plan["feasible"])
         self.assertIn("more than the budget of 10240", plan["reason"])
         self.plan("--budget", str(plan["needed_bytes"]))
@@ -595,6 +607,7 @@ class PrefillTest(unittest.TestCase):
         self.assertEqual([line.split()[0] for line in lines[:4]],
                          ["pack", "prompt", "read", "next"])
         self.assertEqual(len(lines), 3 + 4)
+        self.assertIn("of memory", lines[2])
 
     def test_json(self):
         answer = self.prefill("--tokens", TOKENS, "--top", "7")
