@@ -78,13 +78,13 @@ strata_status strata__layout_spec_init(const strata__layout_problem *problem,
     status = check_resident(problem, resident, &streamed);
     if (status != STRATA_OK)
         return status;
+    *spec = (strata__layout_spec){0};
     spec->chunk = choice->chunk_tokens;
     spec->dense_tile = tile(choice->dense_tile, spec->chunk);
     spec->attention_tile = tile(choice->attention_tile, spec->dense_tile);
     spec->expert_tile = tile(choice->expert_tile, (uint64_t)spec->chunk * (top_k ? top_k : 1));
     spec->logit_tile = tile(choice->logit_tile ? choice->logit_tile : 1, spec->chunk);
     spec->scratch_bytes = choice->scratch_bytes;
-    spec->ring_bytes = 0;
     if (streamed) {
         uint64_t group = choice->group_bytes;
         uint64_t least = strata__layout_least_ring_bytes(
@@ -146,6 +146,7 @@ static void copy_spec(strata__layout_work *w, const strata__layout_problem *p,
     w->attention_tile = spec->attention_tile;
     w->expert_tile = spec->expert_tile;
     w->logit_tile = spec->logit_tile;
+    w->split_keys = spec->split_keys;
     w->segment_capacity = strata__layout_segment_capacity(p, spec);
     w->layer_count = p->geometry.layer_count;
     w->band_count = spec->band_count;

@@ -7,6 +7,7 @@
 #include "layout/demand.h"
 
 #include "base/format.h"
+#include "base/spans.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
@@ -328,7 +329,12 @@ static uint64_t expert_decoded(const ctx *c)
 
 static uint64_t attention_scratch(const ctx *c)
 {
-    return c->problem->facts.attention_scratch_bytes_per_row * c->layer->heads;
+    const strata__layout_problem *p = c->problem;
+    uint64_t tokens = (uint64_t)p->pages_per_sequence * p->request.page_tokens;
+    if (c->spec->split_keys)
+        return strata__attention_split_bytes(1, c->layer->heads, c->layer->head_size, tokens,
+                                             c->spec->split_keys);
+    return p->facts.attention_scratch_bytes_per_row * c->layer->heads;
 }
 
 static uint64_t group_scratch(const ctx *c)

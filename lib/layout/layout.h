@@ -36,7 +36,7 @@ enum {
     STRATA__LAYOUT_MAX_EXPERTS = 1024,
     STRATA__LAYOUT_MAX_TOP_K = 16,
     STRATA__LAYOUT_MAX_BANDS = 4,
-    STRATA__LAYOUT_DIRECT_ROWS = 16, /* tokens that path direct takes at most */
+    STRATA__LAYOUT_DIRECT_ROWS = 16,  /* tokens that path direct takes at most */
     STRATA__LAYOUT_DECODE_ROWS = 128, /* weight rows that a decode scratch holds at least */
     STRATA__LAYOUT_DECODE_VALUES = 64 /* a decoded row takes whole blocks of so many values */
 };
@@ -224,6 +224,8 @@ typedef struct strata__layout_facts {
     uint64_t
         coverage[STRATA__LAYOUT_PATH_COUNT];  /* bit f: the path takes format f; 0: no kernels */
     uint64_t attention_scratch_bytes_per_row; /* times rows and heads */
+    uint32_t attention_split_keys; /* of attention in steps of decoding (base/spans.h); 0: none */
+    uint32_t reserved;
     uint64_t group_scratch_bytes_per_expert;
     uint64_t group_scratch_bytes_fixed;
     double link_bytes_per_second;
@@ -316,13 +318,13 @@ typedef struct strata__layout_work {
     uint32_t expert_tile;
     uint32_t logit_tile;
     uint32_t segment_capacity;
+    uint32_t split_keys; /* of attention; 0: not split */
     uint32_t layer_count;
     uint32_t band_count;
     strata__layout_band bands[STRATA__LAYOUT_MAX_BANDS]; /* ascending; the last is the chunk */
     uint32_t config_count;
     uint32_t edge_config; /* final norm and logits */
     uint32_t persistent_count;
-    uint32_t reserved;
     uint64_t arena_offset;
     uint64_t arena_bytes;
     strata__layout_config *configs;

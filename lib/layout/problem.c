@@ -77,6 +77,7 @@ static strata_status check_facts(const strata__layout_facts *f)
         {"activation bytes", f->activation_bytes, 1, 8},
         {"row scale bytes", f->row_scale_bytes, 0, 8},
         {"decode bytes per value", f->decode_bytes_per_value, 1, 8},
+        {"attention split keys", f->attention_split_keys, 0, 1u << 20},
         {"attention scratch bytes per row", f->attention_scratch_bytes_per_row, 0, 1u << 20},
         {"group scratch bytes per expert", f->group_scratch_bytes_per_expert, 0, 1u << 24},
         {"group scratch bytes", f->group_scratch_bytes_fixed, 0, 1u << 30},

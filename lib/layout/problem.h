@@ -76,6 +76,8 @@ typedef struct strata__layout_spec {
     uint32_t band_rows[STRATA__LAYOUT_MAX_BANDS];
     uint64_t scratch_bytes;
     uint64_t ring_bytes; /* 0: nothing is streamed */
+    uint32_t split_keys; /* of attention; 0: not split */
+    uint32_t reserved;
 } strata__layout_spec;
 
 /* Bands of a chunk, ascending. */

@@ -41,6 +41,7 @@ void strata__layout_decode_spec(const strata__layout_problem *problem, strata__l
         .expert_tile = r->decode_rows * (top_k ? top_k : 1),
         .logit_tile = r->decode_rows < 16 ? r->decode_rows : 16,
         .scratch_bytes = decode_scratch_bytes,
+        .split_keys = problem->facts.attention_split_keys,
     };
     if (problem->copies && r->expert_source && r->experts != STRATA__LAYOUT_EXPERTS_RESIDENT)
         spec->ring_bytes = 2 * top_k * problem->largest_slot_bytes;

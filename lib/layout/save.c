@@ -15,7 +15,7 @@
 
 static const char magic[8] = {'S', 'T', 'R', 'A', 'T', 'A', 'P', 'L'};
 
-enum { VERSION = 1, MAX_BYTES = 1 << 16 };
+enum { VERSION = 2, MAX_BYTES = 1 << 16 };
 
 /* A number of a structure: 4 or 8 bytes. */
 typedef struct field {
@@ -62,6 +62,7 @@ static const field facts_fields[] = {
     F(coverage[2]),
     F(coverage[3]),
     F(attention_scratch_bytes_per_row),
+    F(attention_split_keys),
     F(group_scratch_bytes_per_expert),
     F(group_scratch_bytes_fixed),
     F(link_bytes_per_second),

@@ -6,17 +6,8 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "session/decode_step.h"
 #include "session/session.h"
-#include "session/state.h"
-#include "session/step.h"
-
-typedef struct round {
-    strata_session *session;
-    const strata_decode_request *request;
-    strata_decode_result *result;
-    strata__step_part parts[STRATA_DECODE_MOST_ROWS];
-    uint32_t rows;
-} round;
 
 static uint64_t now_ns(void)
 {
@@ -58,6 +49,7 @@ void strata__decode_finish(strata_session *session)
     strata__decode *decode = &session->decode;
     if (session->copies)
         (void)session->device->ops->stream_synchronize(session->device, session->copies);
+    strata__decode_graphs_finish(session);
     strata__decode_cache_finish(session);
     strata__decode_experts_finish(session);
     strata__region_free(&decode->host, session->device);
@@ -77,26 +69,7 @@ void strata__decode_forget(strata_session *session)
     session->decode.experts.is_stale = true;
 }
 
-/* Between steps: what has come to the device meanwhile is found there from here on. */
-static strata_status look_at_cache(strata_session *session)
-{
-    strata_status status;
-    if (session->experts.source != STRATA__SOURCE_STREAMED)
-        return STRATA_OK;
-    strata__loan_return(&session->loan);
-    /* The caller's memory for an expert may change when a step asks for it. */
-    if (session->experts.expert_fn)
-        strata__loan_settle(&session->loan);
-    strata__loan_publish(&session->loan);
-    status = session->experts.expert_fn ? strata__decode_cache_settle(session)
-                                        : strata__decode_cache_publish(session);
-    if (session->decode.experts.is_stale)
-        strata__decode_cache_catch_up(session);
-    strata__decode_experts_refresh(session);
-    return status == STRATA_OK ? strata__decode_experts_upload(session) : status;
-}
-
-static strata_status check_part(round *r, uint32_t index)
+static strata_status check_part(strata__round *r, uint32_t index)
 {
     const strata_decode_part *part = &r->request->parts[index];
     uint64_t length, context = r->session->layout->context_tokens;
@@ -133,7 +106,7 @@ static strata_status check_part(round *r, uint32_t index)
     return STRATA_OK;
 }
 
-static strata_status check_logits(const round *r)
+static strata_status check_logits(const strata__round *r)
 {
     const strata_decode_request *request = r->request;
     uint64_t rows = request->logits_mode == STRATA_LOGITS_ALL ? r->rows : request->part_count;
@@ -155,7 +128,7 @@ static strata_status check_logits(const round *r)
     return STRATA_OK;
 }
 
-static strata_status check_request(round *r)
+static strata_status check_request(strata__round *r)
 {
     strata_status status = STRATA_OK;
     uint32_t most = r->session->layout->decode.chunk_tokens;
@@ -172,79 +145,6 @@ static strata_status check_request(round *r)
     return status == STRATA_OK ? check_logits(r) : status;
 }
 
-static strata_status reserve(const round *r)
-{
-    strata_status status = STRATA_OK;
-    for (uint32_t i = 0; i < r->request->part_count && status == STRATA_OK; ++i)
-        status = strata__kv_reserve(&r->session->kv, r->parts[i].sequence,
-                                    r->parts[i].position + r->parts[i].rows);
-    return status;
-}
-
-static strata_status run_layers(strata__step *step)
-{
-    strata_session *session = step->session;
-    strata_status status = strata__step_begin(step);
-    if (status == STRATA_OK)
-        status = strata__step_embed(step);
-    for (uint32_t layer = 0; layer < session->geometry->layers && status == STRATA_OK; ++layer) {
-        strata__step_layer(step, layer);
-        status = strata__step_attention(step);
-        if (status == STRATA_OK)
-            status = strata__step_ffn(step);
-        if (status == STRATA_OK && atomic_load_explicit(&session->cancel, memory_order_relaxed))
-            status = strata__fail(STRATA_ERR_CANCELLED, "the step was cancelled");
-    }
-    return status;
-}
-
-/* Logits of all rows, or of each part's last one. */
-static strata_status run_logits(const round *r, strata__step *step)
-{
-    uint64_t vocabulary = r->session->geometry->vocabulary;
-    strata_status status = STRATA_OK;
-    uint32_t row = 0;
-    if (r->request->logits_mode == STRATA_LOGITS_NONE)
-        return STRATA_OK;
-    if (r->request->logits_mode == STRATA_LOGITS_ALL)
-        return strata__step_logits(step, 0, r->rows, r->request->logits);
-    for (uint32_t i = 0; i < r->request->part_count && status == STRATA_OK; ++i) {
-        row += r->parts[i].rows;
-        status = strata__step_logits(step, row - 1, 1, r->request->logits + i * vocabulary);
-    }
-    return status;
-}
-
-static strata_status run(round *r)
-{
-    strata_session *session = r->session;
-    strata__decode *decode = &session->decode;
-    strata__step step = {0};
-    strata_status status;
-    step.session = session;
-    step.work = &session->layout->decode;
-    step.base = session->memory.base;
-    step.host = decode->host.base;
-    step.tile_segment = decode->tile_segment;
-    step.tile_capacity = decode->tile_capacity;
-    step.flag_value = &decode->flag_value;
-    step.parts = r->parts;
-    step.part_count = r->request->part_count;
-    step.rows = r->rows;
-    status = look_at_cache(session);
-    step.is_blind =
-        session->experts.source != STRATA__SOURCE_CALLBACK && !session->decode.experts.absent;
-    if (status == STRATA_OK)
-        status = reserve(r);
-    if (status == STRATA_OK)
-        status = run_layers(&step);
-    if (status == STRATA_OK)
-        status = run_logits(r, &step);
-    if (status == STRATA_OK)
-        status = session->device->ops->stream_synchronize(session->device, session->stream);
-    return status;
-}
-
 /* Waits for the device; the text of the failure that led here stays. */
 static void drain(strata_session *session, strata_status status)
 {
@@ -254,7 +154,18 @@ static void drain(strata_session *session, strata_status status)
         (void)strata__fail(status, "%s", text);
 }
 
-static void finish(round *r, strata_status status, uint64_t begin_ns)
+/* Where the host does not see the launches: one a layer. */
+static void count_experts(const strata__round *r)
+{
+    strata__counters *c = &r->session->counters;
+    uint64_t layers = 0;
+    for (uint32_t l = 0; l < r->session->geometry->layers; ++l)
+        layers += r->session->layers[l].ffn == STRATA__FFN_EXPERTS;
+    strata__counter_add(&c->expert_launches, layers);
+    strata__counter_add(&c->expert_rows, layers * r->rows * r->session->geometry->top_k);
+}
+
+static void finish(strata__round *r, strata_status status, uint64_t begin_ns)
 {
     strata_session *session = r->session;
     strata_decode_result *out = r->result;
@@ -280,6 +191,8 @@ static void finish(round *r, strata_status status, uint64_t begin_ns)
         out->logits_count =
             (uint64_t)session->geometry->vocabulary *
             (r->request->logits_mode == STRATA_LOGITS_ALL ? r->rows : r->request->part_count);
+    if (r->is_blind)
+        count_experts(r);
     strata__counter_add(&session->counters.decode_steps, 1);
     strata__counter_add(&session->counters.decode_tokens, r->rows);
     strata__counter_add(&session->counters.decode_ns, out->wall_ns);
@@ -290,7 +203,7 @@ strata_status strata__session_decode(strata_session *session, const strata_decod
 {
     uint64_t begin_ns = now_ns();
     strata__saved_device saved;
-    round r = {0};
+    strata__round r = {0};
     strata_status status = strata__session_enter(session, &saved);
     if (status != STRATA_OK)
         return status;
@@ -299,7 +212,7 @@ strata_status strata__session_decode(strata_session *session, const strata_decod
     r.result = out;
     status = check_request(&r);
     if (status == STRATA_OK) {
-        status = run(&r);
+        status = strata__round_run(&r);
         finish(&r, status, begin_ns);
     }
     strata__session_leave(session, &saved);

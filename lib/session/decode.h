@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "session/decode_cache.h"
 #include "session/decode_experts.h"
+#include "session/decode_graph.h"
 #include "session/region.h"
 
 typedef struct strata__decode {
@@ -24,6 +25,7 @@ typedef struct strata__decode {
     uint32_t flag_value; /* of the last grouping */
     strata__decode_experts experts;
     strata__decode_cache cache;
+    strata__decode_graphs graphs;
 } strata__decode;
 
 /* After experts and KV pages. */

@@ -40,7 +40,7 @@ static strata_status take_tile(tile *t)
     return taker.status;
 }
 
-static strata_status norm(const tile *t)
+static strata__norm_args norm_args(const tile *t)
 {
     strata_session *session = t->step->session;
     strata__norm_args args = {0};
@@ -51,7 +51,7 @@ static strata_status norm(const tile *t)
     args.rows = t->rows;
     args.width = session->geometry->width;
     args.eps = session->geometry->norm_eps;
-    return session->kernels->ops->norm(session->kernels, session->stream->native, &args);
+    return args;
 }
 
 /* Takes in `next` when its rows lie behind those of `weight`, so that one product serves both. */
@@ -66,29 +66,39 @@ static bool join(strata__weight *weight, const strata__weight *next)
     return true;
 }
 
-static strata_status project(const tile *t)
+/* The products of q, k and v; returns their number. */
+static uint32_t projections(const tile *t, strata__dense_args *out)
 {
-    strata_session *session = t->step->session;
     const strata__weight *weights[3] = {&t->weights->q, &t->weights->k, &t->weights->v};
     strata__taker taker = {t->step, STRATA_OK};
     strata__dense_args args = {0};
-    strata_status status = STRATA_OK;
-    uint32_t column = 0;
+    uint32_t column = 0, count = 0;
     args.in = t->xn;
     args.scratch = strata__take_scratch(&taker, STRATA__BUFFER_QKV_SCRATCH);
     args.rows = t->rows;
     args.out_stride = t->qkv_stride;
     args.mode = STRATA__DENSE_STORE_F32;
     args.alpha = 1.0f;
-    for (int i = 0; i < 3 && status == STRATA_OK;) {
+    for (int i = 0; i < 3;) {
         args.weight = *weights[i++];
         while (i < 3 && join(&args.weight, weights[i]))
             ++i;
         args.out_f32 = t->qkv + column;
         column += args.weight.outputs;
-        status = session->kernels->ops->dense(session->kernels, session->stream->native, &args);
+        out[count++] = args;
     }
-    return status;
+    return count;
+}
+
+static strata_status project(const tile *t)
+{
+    strata__kernels *kernels = t->step->session->kernels;
+    void *stream = t->step->session->stream->native;
+    strata__project_args args = {0};
+    args.norm = norm_args(t);
+    args.part_count = projections(t, args.parts);
+    return t->step->is_blind ? kernels->ops->project(kernels, stream, &args)
+                             : strata__compose_project(kernels, stream, &args);
 }
 
 static strata_status rotate_and_store(const tile *t)
@@ -147,6 +157,11 @@ static strata_status attend(const tile *t, uint32_t index, uint32_t first, uint3
         if (s->position + s->rows > args.max_kv_tokens)
             args.max_kv_tokens = s->position + s->rows;
     }
+    if (step->kv_bound) {
+        args.max_segment_rows = rows;
+        args.max_kv_tokens = (uint32_t)step->kv_bound;
+    }
+    args.split_keys = step->work->split_keys;
     args.heads = t->layer->heads;
     args.window = t->layer->window;
     args.scale = t->layer->attention_scale;
@@ -173,8 +188,6 @@ static strata_status run_tile(tile *t, uint32_t *attention_tile)
 {
     uint32_t most = t->step->work->attention_tile;
     strata_status status = take_tile(t);
-    if (status == STRATA_OK)
-        status = norm(t);
     if (status == STRATA_OK)
         status = project(t);
     if (status == STRATA_OK)

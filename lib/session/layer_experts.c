@@ -95,9 +95,8 @@ static strata__expert_weight expert_weight(const launch *l, uint32_t index,
     return weight;
 }
 
-static strata_status gate_up(const launch *l)
+static strata__gate_up_args gate_up_args(const launch *l)
 {
-    strata_session *session = l->step->session;
     strata__gate_up_args args = {0};
     args.gate = expert_weight(l, 0, &l->layer->expert_gate, l->weights->expert_gate_bias);
     args.up = expert_weight(l, 1, &l->layer->expert_up, l->weights->expert_up_bias);
@@ -108,15 +107,14 @@ static strata_status gate_up(const launch *l)
     args.gate_up = l->gate_up;
     args.quantised = l->quantised_in;
     args.scratch = l->scratch;
-    args.activation = session->geometry->activation;
+    args.activation = l->step->session->geometry->activation;
     args.down_format = l->layer->expert_down.format;
     args.path = l->path;
-    return session->kernels->ops->gate_up(session->kernels, session->stream->native, &args);
+    return args;
 }
 
-static strata_status down(const launch *l)
+static strata__down_args down_args(const launch *l)
 {
-    strata_session *session = l->step->session;
     strata__down_args args = {0};
     args.down = expert_weight(l, 2, &l->layer->expert_down, l->weights->expert_down_bias);
     args.range = l->range;
@@ -125,24 +123,35 @@ static strata_status down(const launch *l)
     args.y = l->y;
     args.scratch = l->scratch;
     args.path = l->path;
-    return session->kernels->ops->down(session->kernels, session->stream->native, &args);
+    return args;
 }
 
-static strata_status combine(const launch *l)
+static strata__combine_args combine_args(const launch *l)
 {
-    strata_session *session = l->step->session;
+    const strata__geometry *geometry = l->step->session->geometry;
     strata__combine_args args = {0};
     args.y = l->y;
     args.weights = l->row_weights;
     args.sorted_index = l->sorted_index;
     args.x = l->step->x;
     args.tokens = l->step->rows;
-    args.top_k = session->geometry->top_k;
-    args.width = session->geometry->width;
+    args.top_k = geometry->top_k;
+    args.width = geometry->width;
     args.first_row = l->range.first_row;
     args.rows = l->range.rows;
-    args.alpha = session->geometry->residual_scale;
-    return session->kernels->ops->combine(session->kernels, session->stream->native, &args);
+    args.alpha = geometry->residual_scale;
+    return args;
+}
+
+/* The rows of the range, from the products to the residual. */
+static strata_status multiply(const launch *l)
+{
+    strata__kernels *kernels = l->step->session->kernels;
+    void *stream = l->step->session->stream->native;
+    const strata__experts_args args = {gate_up_args(l), down_args(l), combine_args(l)};
+    bool is_one = l->step->is_blind && l->path == STRATA__PATH_DIRECT;
+    return is_one ? kernels->ops->experts(kernels, stream, &args)
+                  : strata__compose_experts(kernels, stream, &args);
 }
 
 static strata_status run(launch *l)
@@ -152,15 +161,14 @@ static strata_status run(launch *l)
     if (status == STRATA_OK)
         status = strata__experts_acquire(l->step, l->range.first_expert, l->range.last_expert);
     if (status == STRATA_OK)
-        status = gate_up(l);
-    if (status == STRATA_OK)
-        status = down(l);
-    if (status == STRATA_OK)
-        status = combine(l);
+        status = multiply(l);
     if (status == STRATA_OK)
         status = strata__step_advance(l->step);
-    strata__counter_add(&counters->expert_launches, 1);
-    strata__counter_add(&counters->expert_rows, l->range.rows);
+    /* Blind steps may be launched again without a call of this. */
+    if (!l->step->is_blind) {
+        strata__counter_add(&counters->expert_launches, 1);
+        strata__counter_add(&counters->expert_rows, l->range.rows);
+    }
     return status;
 }
 

@@ -6,6 +6,8 @@
  */
 #include "session/step.h"
 
+#include <string.h>
+
 #include "base/error.h"
 
 enum { FLAG_POLLS = 64 }; /* looks at the flag between two questions to the device */
@@ -16,7 +18,8 @@ static float *residual_row(const strata__step *step, uint32_t row)
 }
 
 /* Rows of the chunk where the layer has experts, else of a tile. */
-static strata_status norm(strata__step *step, uint32_t first, uint32_t rows, uint32_t buffer_first)
+static strata_status norm_args(strata__step *step, uint32_t first, uint32_t rows,
+                               uint32_t buffer_first, strata__norm_args *out)
 {
     strata_session *session = step->session;
     strata__taker taker = {step, STRATA_OK};
@@ -29,9 +32,8 @@ static strata_status norm(strata__step *step, uint32_t first, uint32_t rows, uin
     args.rows = rows;
     args.width = session->geometry->width;
     args.eps = session->geometry->norm_eps;
-    if (taker.status != STRATA_OK)
-        return taker.status;
-    return session->kernels->ops->norm(session->kernels, session->stream->native, &args);
+    *out = args;
+    return taker.status;
 }
 
 /* The three products of a dense feed-forward part, or of the shared experts. */
@@ -40,6 +42,7 @@ typedef struct dense_part {
     strata__weight up;
     strata__weight down;
     const float *row_factor;
+    strata__norm_args norm; /* of the rows; x NULL: they are normalised */
     strata__rows xn;
     uint32_t first;
     uint32_t rows;
@@ -47,10 +50,11 @@ typedef struct dense_part {
 
 static strata_status up_products(strata__step *step, const dense_part *part, float *gate_up)
 {
-    strata_session *session = step->session;
+    strata__kernels *kernels = step->session->kernels;
+    void *stream = step->session->stream->native;
     strata__taker taker = {step, STRATA_OK};
+    strata__project_args both = {.norm = part->norm, .part_count = 2};
     strata__dense_args args = {0};
-    strata_status status;
     args.in = part->xn;
     args.scratch = strata__take_scratch(&taker, STRATA__BUFFER_DENSE_SCRATCH);
     args.rows = part->rows;
@@ -59,12 +63,12 @@ static strata_status up_products(strata__step *step, const dense_part *part, flo
     args.alpha = 1.0f;
     args.weight = part->gate;
     args.out_f32 = gate_up;
-    status = session->kernels->ops->dense(session->kernels, session->stream->native, &args);
-    if (status != STRATA_OK)
-        return status;
+    both.parts[0] = args;
     args.weight = part->up;
     args.out_f32 = gate_up + part->gate.outputs;
-    return session->kernels->ops->dense(session->kernels, session->stream->native, &args);
+    both.parts[1] = args;
+    return step->is_blind ? kernels->ops->project(kernels, stream, &both)
+                          : strata__compose_project(kernels, stream, &both);
 }
 
 static strata_status run_dense_part(strata__step *step, const dense_part *part)
@@ -108,7 +112,7 @@ static strata_status dense_tile(strata__step *step, uint32_t first, uint32_t row
     const strata__layer_weights *weights = &step->session->weights.layers[step->launch.layer];
     strata__taker taker = {step, STRATA_OK};
     dense_part part = {0};
-    strata_status status = norm(step, first, rows, 0);
+    strata_status status = norm_args(step, first, rows, 0, &part.norm);
     part.gate = weights->gate;
     part.up = weights->up;
     part.down = weights->down;
@@ -121,21 +125,19 @@ static strata_status dense_tile(strata__step *step, uint32_t first, uint32_t row
 
 /* Logits of the experts, or factors of the shared experts: args says whose; the rest is set here.
  */
-static strata_status router(strata__step *step, uint32_t first, strata__router_args args)
+static strata_status router_args(strata__step *step, uint32_t first, strata__router_args *args)
 {
-    strata_session *session = step->session;
     strata__taker taker = {step, STRATA_OK};
-    args.x = residual_row(step, first);
-    args.inv_rms = strata__take_needed(&taker, STRATA__BUFFER_FFN_INV_RMS, first, args.rows);
-    args.norm = session->weights.layers[step->launch.layer].ffn_norm;
-    if (taker.status != STRATA_OK)
-        return taker.status;
-    return session->kernels->ops->router(session->kernels, session->stream->native, &args);
+    args->x = residual_row(step, first);
+    args->inv_rms = strata__take_needed(&taker, STRATA__BUFFER_FFN_INV_RMS, first, args->rows);
+    args->norm = step->session->weights.layers[step->launch.layer].ffn_norm;
+    return taker.status;
 }
 
 static strata_status shared_tile(strata__step *step, uint32_t first, uint32_t rows)
 {
-    const strata__layer_weights *weights = &step->session->weights.layers[step->launch.layer];
+    strata_session *session = step->session;
+    const strata__layer_weights *weights = &session->weights.layers[step->launch.layer];
     strata__taker taker = {step, STRATA_OK};
     dense_part part = {0};
     part.gate = weights->shared_gate;
@@ -154,50 +156,57 @@ static strata_status shared_tile(strata__step *step, uint32_t first, uint32_t ro
         args.sigmoid = 1;
         part.row_factor = args.logits;
         if (taker.status == STRATA_OK)
-            taker.status = router(step, first, args);
+            taker.status = router_args(step, first, &args);
+        if (taker.status == STRATA_OK)
+            taker.status =
+                session->kernels->ops->router(session->kernels, session->stream->native, &args);
     }
     return taker.status == STRATA_OK ? run_dense_part(step, &part) : taker.status;
 }
 
-static strata_status route_rows(strata__step *step, uint32_t first, uint32_t rows, float *logits)
+/* What routes rows [first, first + rows), but for the grouping. */
+static strata_status route_args(strata__step *step, uint32_t first, uint32_t rows,
+                                strata__route_args *out)
 {
+    const strata__geometry *geometry = step->session->geometry;
+    const strata__layer_weights *weights = &step->session->weights.layers[step->launch.layer];
     strata__taker taker = {step, STRATA_OK};
-    strata__router_args args = {0};
-    args.weight = step->session->weights.layers[step->launch.layer].router;
-    args.scratch = strata__take_scratch(&taker, STRATA__BUFFER_ROUTER_SCRATCH);
-    args.logits = logits;
-    args.rows = rows;
-    return router(step, first, args);
+    strata__router_args *router = &out->router;
+    strata__select_args *select = &out->select;
+    memset(out, 0, sizeof *out);
+    router->weight = weights->router;
+    router->scratch = strata__take_scratch(&taker, STRATA__BUFFER_ROUTER_SCRATCH);
+    router->logits = strata__take_needed(&taker, STRATA__BUFFER_ROUTER_LOGITS, 0, rows);
+    router->rows = rows;
+    select->logits = router->logits;
+    select->selection_bias = weights->selection_bias;
+    select->ids = strata__take_needed(&taker, STRATA__BUFFER_EXPERT_IDS, first, rows);
+    select->weights = strata__take_needed(&taker, STRATA__BUFFER_EXPERT_WEIGHTS, first, rows);
+    select->rows = rows;
+    select->experts = geometry->experts;
+    select->top_k = geometry->top_k;
+    select->gating = geometry->gating;
+    select->normalise = geometry->normalise_weights;
+    select->groups = geometry->expert_groups;
+    select->groups_used = geometry->expert_groups_used;
+    select->weight_scale = geometry->expert_weight_scale;
+    if (taker.status == STRATA_OK)
+        taker.status = norm_args(step, first, rows, first, &out->norm);
+    return taker.status == STRATA_OK ? router_args(step, first, router) : taker.status;
 }
 
 static strata_status route_tile(strata__step *step, uint32_t first, uint32_t rows)
 {
-    strata_session *session = step->session;
-    const strata__geometry *geometry = session->geometry;
-    const strata__layer_weights *weights = &session->weights.layers[step->launch.layer];
-    strata__taker taker = {step, STRATA_OK};
-    float *logits = strata__take_needed(&taker, STRATA__BUFFER_ROUTER_LOGITS, 0, rows);
-    strata__select_args args = {0};
-    strata_status status;
-    args.logits = logits;
-    args.selection_bias = weights->selection_bias;
-    args.ids = strata__take_needed(&taker, STRATA__BUFFER_EXPERT_IDS, first, rows);
-    args.weights = strata__take_needed(&taker, STRATA__BUFFER_EXPERT_WEIGHTS, first, rows);
-    args.rows = rows;
-    args.experts = geometry->experts;
-    args.top_k = geometry->top_k;
-    args.gating = geometry->gating;
-    args.normalise = geometry->normalise_weights;
-    args.groups = geometry->expert_groups;
-    args.groups_used = geometry->expert_groups_used;
-    args.weight_scale = geometry->expert_weight_scale;
-    status = taker.status;
+    strata__kernels *kernels = step->session->kernels;
+    void *stream = step->session->stream->native;
+    strata__route_args args;
+    strata_status status = route_args(step, first, rows, &args);
     if (status == STRATA_OK)
-        status = norm(step, first, rows, first);
+        status = kernels->ops->norm(kernels, stream, &args.norm);
     if (status == STRATA_OK)
-        status = route_rows(step, first, rows, logits);
+        status = kernels->ops->router(kernels, stream, &args.router);
     if (status == STRATA_OK)
-        status = session->kernels->ops->select(session->kernels, session->stream->native, &args);
+        status = kernels->ops->select(kernels, stream, &args.select);
     return status;
 }
 
@@ -221,16 +230,14 @@ static strata_status wait_for_offsets(strata__step *step)
     return status;
 }
 
-static strata_status group(strata__step *step)
+static strata_status group_args(strata__step *step, strata__group_args *out)
 {
-    strata_session *session = step->session;
-    uint32_t experts = session->geometry->experts, top_k = session->geometry->top_k;
+    uint32_t experts = step->session->geometry->experts, top_k = step->session->geometry->top_k;
     const strata__layout_buffer *host =
         strata__layout_find_work_host(step->work, STRATA__BUFFER_HOST_OFFSETS);
     uint64_t pairs = (uint64_t)step->rows * top_k;
     strata__taker taker = {step, STRATA_OK};
     strata__group_args args = {0};
-    strata_status status;
     args.ids = strata__take_needed(&taker, STRATA__BUFFER_EXPERT_IDS, 0, step->rows);
     args.offsets = strata__take_needed(&taker, STRATA__BUFFER_OFFSETS, 0, 1);
     args.sorted_row = strata__take_needed(&taker, STRATA__BUFFER_SORTED_ROW, 0, pairs);
@@ -240,17 +247,41 @@ static strata_status group(strata__step *step)
         return taker.status;
     args.host_offsets =
         (uint32_t *)(step->host + host->offset + step->expert_layer * host->row_bytes);
-    args.host_flag = args.host_offsets + experts + 1;
     args.rows = step->rows;
     args.top_k = top_k;
     args.experts = experts;
-    args.flag_value = ++*step->flag_value;
     step->host_offsets = args.host_offsets;
+    *out = args;
+    return STRATA_OK;
+}
+
+static strata_status group(strata__step *step)
+{
+    strata_session *session = step->session;
+    strata__group_args args = {0};
+    strata_status status = group_args(step, &args);
+    if (status != STRATA_OK)
+        return status;
+    args.host_flag = args.host_offsets + session->geometry->experts + 1;
+    args.flag_value = ++*step->flag_value;
     status = session->kernels->ops->group(session->kernels, session->stream->native, &args);
-    if (status == STRATA_OK && !step->is_blind)
+    if (status == STRATA_OK)
         status =
             session->device->ops->event_record(session->device, session->routed, session->stream);
     return status;
+}
+
+/* All rows at once; the host does not look at where they go before the step is over. */
+static strata_status route_blindly(strata__step *step)
+{
+    strata_session *session = step->session;
+    strata__route_args args;
+    strata_status status = route_args(step, 0, step->rows, &args);
+    if (status == STRATA_OK)
+        status = group_args(step, &args.group);
+    if (status != STRATA_OK)
+        return status;
+    return session->kernels->ops->route(session->kernels, session->stream->native, &args);
 }
 
 typedef strata_status (*tile_fn)(strata__step *step, uint32_t first, uint32_t rows);
@@ -273,8 +304,8 @@ strata_status strata__step_ffn(strata__step *step)
     strata_status status;
     if (layer->ffn == STRATA__FFN_DENSE)
         return for_tiles(step, dense_tile);
-    status = for_tiles(step, route_tile);
-    if (status == STRATA_OK)
+    status = step->is_blind ? route_blindly(step) : for_tiles(step, route_tile);
+    if (status == STRATA_OK && !step->is_blind)
         status = group(step);
     if (status == STRATA_OK && layer->shared_width)
         status = for_tiles(step, shared_tile);

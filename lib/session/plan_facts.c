@@ -71,6 +71,7 @@ static void set_kernels(const strata__kernels_facts *kernels, strata__layout_fac
     out->gate_up_paths = kernels->gate_up_paths;
     memcpy(out->coverage, kernels->coverage, sizeof out->coverage);
     out->attention_scratch_bytes_per_row = kernels->attention_scratch_bytes_per_row;
+    out->attention_split_keys = kernels->split_keys;
     out->group_scratch_bytes_per_expert = kernels->group_scratch_bytes_per_expert;
     out->group_scratch_bytes_fixed = kernels->group_scratch_bytes_fixed;
 }

@@ -143,7 +143,7 @@ static strata_status upload(const strata__step *step, void *target, const void *
     return device->ops->copy(device, step->session->stream, target, source, bytes);
 }
 
-static strata_status upload_page_table(strata__step *step)
+strata_status strata__step_upload_pages(strata__step *step)
 {
     strata__kv *kv = &step->session->kv;
     uint64_t cells = (uint64_t)kv->sequence_count * kv->table_stride;
@@ -157,7 +157,7 @@ static strata_status upload_page_table(strata__step *step)
     return status;
 }
 
-strata_status strata__step_begin(strata__step *step)
+strata_status strata__step_prepare(strata__step *step)
 {
     const strata__layout_buffer *tokens =
         strata__layout_find_work(step->work, STRATA__BUFFER_TOKENS);
@@ -168,8 +168,7 @@ strata_status strata__step_begin(strata__step *step)
     uint8_t *host_segments =
         strata__host_buffer(step->work, step->host, STRATA__BUFFER_HOST_SEGMENTS);
     strata__taker taker = {step, STRATA_OK};
-    uint32_t used = 0, row = 0;
-    strata_status status;
+    uint32_t row = 0;
     strata__step_layer(step, 0);
     step->x = strata__take_needed(&taker, STRATA__BUFFER_RESIDUAL, 0, step->rows);
     step->tokens = strata__take_needed(&taker, STRATA__BUFFER_TOKENS, 0, step->rows);
@@ -180,18 +179,31 @@ strata_status strata__step_begin(strata__step *step)
     for (uint32_t i = 0; i < step->part_count; row += step->parts[i++].rows)
         memcpy(host_tokens + row * sizeof(int32_t), step->parts[i].tokens,
                step->parts[i].rows * sizeof(int32_t));
+    step->host_tokens = host_tokens;
     step->segments = (const strata__segment *)(step->base + entries->offset);
     step->host_segments = (const strata__segment *)host_segments;
-    status = fill_segments(step, (strata__segment *)host_segments, &used);
+    return fill_segments(step, (strata__segment *)host_segments, &step->segment_count);
+}
+
+strata_status strata__step_upload(const strata__step *step)
+{
+    const strata__layout_buffer *tokens =
+        strata__layout_find_work(step->work, STRATA__BUFFER_TOKENS);
+    const strata__layout_buffer *entries =
+        strata__layout_find_work(step->work, STRATA__BUFFER_SEGMENTS);
+    strata_status status =
+        upload(step, step->base + tokens->offset, step->host_tokens, step->rows * sizeof(int32_t));
+    return status == STRATA_OK ? upload(step, step->base + entries->offset, step->host_segments,
+                                        step->segment_count * sizeof(strata__segment))
+                               : status;
+}
+
+strata_status strata__step_begin(strata__step *step)
+{
+    strata_status status = strata__step_prepare(step);
     if (status == STRATA_OK)
-        status = upload_page_table(step);
-    if (status == STRATA_OK)
-        status =
-            upload(step, step->base + tokens->offset, host_tokens, step->rows * sizeof(int32_t));
-    if (status == STRATA_OK)
-        status = upload(step, step->base + entries->offset, host_segments,
-                        used * sizeof(strata__segment));
-    return status;
+        status = strata__step_upload_pages(step);
+    return status == STRATA_OK ? strata__step_upload(step) : status;
 }
 
 void strata__step_layer(strata__step *step, uint32_t layer)

@@ -35,13 +35,20 @@ typedef struct strata__step {
     uint32_t part_count;
     uint32_t rows;  /* of all parts */
     uint64_t chunk; /* of the prompt, for texts and for the halves of host buffers */
-    bool is_blind;  /* every expert has an address: the host waits for no layer's routing */
+    /*
+     * Decoding: every expert has an address, and the host waits for no layer's routing. Operations
+     * are composed of what others do one by one.
+     */
+    bool is_blind;
+    uint64_t kv_bound; /* of positions, in what may be run again at later ones; 0: as they are */
 
     /* set by strata__step_begin() */
     float *x; /* the residual */
     const int32_t *tokens;
     const strata__segment *segments;      /* device */
     const strata__segment *host_segments; /* the same */
+    const void *host_tokens;
+    uint32_t segment_count;
     uint32_t dense_tiles;
 
     /* set by strata__step_layer() */
@@ -55,6 +62,14 @@ typedef struct strata__step {
 
 /* Uploads tokens and segments. The parts' pages must be reserved. */
 strata_status strata__step_begin(strata__step *step);
+
+/*
+ * The three parts of it: tokens and segments in page-locked memory, the page table on the device
+ * if it has changed, and tokens and segments on the device.
+ */
+strata_status strata__step_prepare(strata__step *step);
+strata_status strata__step_upload_pages(strata__step *step);
+strata_status strata__step_upload(const strata__step *step);
 
 /* Makes `layer` the present one; the layer count is the final norm and the logits. */
 void strata__step_layer(strata__step *step, uint32_t layer);
@@ -72,6 +87,15 @@ strata_status strata__step_experts(strata__step *step);
  * with it for everything of the step.
  */
 strata_status strata__step_logits(strata__step *step, uint32_t first, uint32_t rows, float *out);
+
+/*
+ * Enqueues the logits of rows [first, first + rows), a logit tile at most, and their copy to
+ * page-locked memory. The edge configuration is the present one.
+ */
+strata_status strata__step_enqueue_logits(strata__step *step, uint32_t first, uint32_t rows);
+
+/* Where row `row` of those copied is, once the device has done it. */
+const float *strata__step_host_logits(const strata__step *step, uint32_t row);
 
 /*
  * Buffers of the present layer's configuration, or of the work, by rows. The first failure stays in

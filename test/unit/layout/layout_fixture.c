@@ -165,6 +165,7 @@ static void random_facts(strata__layout_facts *facts, uint64_t *seed)
     facts->gate_up_paths = (uint32_t)fixture_next(seed, 0, 15);
     facts->alignment_bytes = 1u << fixture_next(seed, 0, 9);
     facts->attention_scratch_bytes_per_row = fixture_next(seed, 0, 2) * 24;
+    facts->attention_split_keys = (uint32_t)fixture_next(seed, 0, 2) * 64;
     facts->group_scratch_bytes_fixed = fixture_next(seed, 0, 1) * 1000;
     facts->link_bytes_per_second = 1e7 * (double)fixture_next(seed, 1, 1000);
     facts->dense_flops = 1e9 * (double)fixture_next(seed, 1, 1000);

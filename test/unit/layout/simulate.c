@@ -151,12 +151,24 @@ static uint64_t quantised(uint64_t values)
     return codes + 2 * (scales % 16 ? scales + 16 - scales % 16 : scales);
 }
 
+/* A row's scratch: partial sums of each span of keys where decoding splits them. */
+static uint64_t attention_scratch(const simulation *s)
+{
+    uint64_t tokens = (uint64_t)s->layout->pages_per_sequence * s->layout->page_tokens;
+    uint64_t begin = 0, spans = 0, keys = s->f->input.facts.attention_split_keys;
+    if (s->work == &s->layout->prompt || !keys)
+        return s->f->input.facts.attention_scratch_bytes_per_row * s->layer->heads;
+    for (; begin < tokens; ++spans)
+        begin += spans < 64 ? keys : keys << 2 * (1 + (spans - 64) / 48);
+    return spans * s->layer->heads * (s->layer->head_size + 4) * 4;
+}
+
 static void attention_tile(simulation *s, uint32_t first, uint32_t rows)
 {
     const strata__layout_geometry *g = &s->f->input.geometry;
     const strata__layout_layer *l = s->layer;
     uint64_t q = (uint64_t)l->heads * l->head_size;
-    uint64_t per_row = s->f->input.facts.attention_scratch_bytes_per_row * l->heads;
+    uint64_t per_row = attention_scratch(s);
     uint32_t streams = g->residual_streams;
     if (streams > 1)
         put(s, STRATA__BUFFER_STREAM_SCALES, first, rows, 4 * streams);
