@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* strata bench: how fast prompts of several lengths are read. */
+/* strata bench: how fast prompts of several lengths are read, and what follows is decoded. */
 #include <argp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "bench_decode.h"
 #include "json.h"
 #include "option_values.h"
 #include "run_options.h"
 #include "stats.h"
 #include "tool.h"
 
-enum { KEY_PROMPTS = 0x200, KEY_REPEAT, KEY_COLD };
-enum { MAX_PROMPTS = 32, MAX_REPEATS = 101 };
+enum { KEY_PROMPTS = 0x200, KEY_REPEAT, KEY_COLD, KEY_DECODE, KEY_ROWS, KEY_LEND };
+enum { MAX_PROMPTS = 32, MAX_REPEATS = BENCH_MOST_ROUNDS };
 
 static const struct argp_option option_table[] = {
     {0, 0, 0, 0, "Measurement:", 1},
@@ -20,6 +21,9 @@ static const struct argp_option option_table[] = {
     {"repeat", KEY_REPEAT, "N", 0, "Timed readings of each length after one untimed, 3 by default",
      1},
     {"cold", KEY_COLD, 0, 0, "The expert cache is emptied before every reading", 1},
+    {"decode", KEY_DECODE, "N", 0, "N steps of decoding after each prompt, as often", 1},
+    {"rows", KEY_ROWS, "R", 0, "Tokens of such a step, 1 by default", 1},
+    {"lend", KEY_LEND, 0, 0, "Prompts borrow their memory from the expert cache", 1},
     {0},
 };
 
@@ -30,6 +34,7 @@ typedef struct measurement {
     uint64_t least_ns;
     uint64_t most_ns;
     strata_session_stats stats; /* of the timed readings together */
+    bench_decode decode;
 } measurement;
 
 typedef struct arguments {
@@ -37,7 +42,10 @@ typedef struct arguments {
     pack_arguments in;
     const char *prompts;
     uint64_t repeats;
+    uint64_t decode_steps;
+    uint64_t decode_rows;
     bool cold;
+    bool lend;
     uint64_t start_ns; /* before the pack is opened */
 } arguments;
 
@@ -48,6 +56,7 @@ typedef struct bench {
     token_list tokens; /* of the longest prompt */
     float *logits;
     uint64_t logits_count;
+    uint32_t vocabulary;
     uint64_t lengths[MAX_PROMPTS];
     measurement results[MAX_PROMPTS];
     uint64_t count;
@@ -68,6 +77,15 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_PROMPTS:
         a->prompts = arg;
+        return 0;
+    case KEY_DECODE:
+        a->decode_steps = option_number(arg, 1, 1000000, state, "decode");
+        return 0;
+    case KEY_ROWS:
+        a->decode_rows = option_number(arg, 1, STRATA_DECODE_MOST_ROWS, state, "rows");
+        return 0;
+    case KEY_LEND:
+        a->lend = true;
         return 0;
     case KEY_REPEAT:
         if (!parse_u64(arg, &a->repeats) || a->repeats < 1 || a->repeats > MAX_REPEATS)
@@ -152,13 +170,18 @@ static strata_status measure(bench *b, uint64_t tokens, measurement *out)
     if (status != STRATA_OK)
         return status;
     out->stats = stats_between(&before, &after);
+    out->decode.steps = b->arguments->decode_steps;
+    out->decode.rows = b->arguments->decode_rows;
+    out->decode.rounds = repeats;
+    if (out->decode.steps)
+        status = bench_decode_run(&out->decode, b->session, tokens, b->vocabulary);
     qsort(times, repeats, sizeof times[0], ascending);
     out->tokens = tokens;
     out->chunks = result.chunk_count;
     out->median_ns = times[repeats / 2];
     out->least_ns = times[0];
     out->most_ns = times[repeats - 1];
-    return STRATA_OK;
+    return status;
 }
 
 static double rate(const measurement *m)
@@ -181,6 +204,7 @@ static void write_text(const bench *b)
                (unsigned long long)m->chunks, 1e-6 * (double)m->median_ns,
                1e-6 * (double)m->least_ns, 1e-6 * (double)m->most_ns, rate(m));
         stats_text(&m->stats, stdout);
+        bench_decode_text(&m->decode, stdout);
     }
     printf("first logits %.3f s after opening the pack\n", 1e-9 * (double)b->first_logits_ns);
     printf(strcmp(device_of(b), "cpu") == 0
@@ -211,6 +235,7 @@ static void write_json(const bench *b)
         json_u64(&writer, "most_ns", m->most_ns);
         json_f64(&writer, "tokens_per_second", rate(m));
         stats_json(&writer, &m->stats);
+        bench_decode_json(&m->decode, &writer);
         json_end(&writer);
     }
     json_end(&writer);
@@ -220,14 +245,20 @@ static void write_json(const bench *b)
 /* Session and prefill for the longest prompt. */
 static strata_status prepare(bench *b, strata_pack *pack, const strata_pack_info *info)
 {
+    const arguments *a = b->arguments;
     strata_session_options session_options;
     strata_plan_options plan_options;
+    strata_prefill_options prefill_options;
     strata_status status;
     void *profile;
+    b->vocabulary = info->vocabulary_count;
     if (random_tokens(longest(b), 1, info->vocabulary_count, &b->tokens) != TOKENS_OK)
         return STRATA_ERR_NO_MEMORY;
-    run_options_apply(&b->arguments->run, longest(b), &session_options, &plan_options);
-    if (!run_options_profile(&b->arguments->run, &session_options, &profile))
+    run_options_apply(&a->run, longest(b), &session_options, &plan_options);
+    if (!a->run.plan.context_tokens)
+        plan_options.context_tokens += a->decode_steps * a->decode_rows;
+    plan_options.lend_cache = a->lend;
+    if (!run_options_profile(&a->run, &session_options, &profile))
         return STRATA_ERR_IO;
     status = strata_session_create(pack, &session_options, &b->session);
     free(profile);
@@ -235,7 +266,11 @@ static strata_status prepare(bench *b, strata_pack *pack, const strata_pack_info
         return status;
     b->logits_count = strata_session_logits_count(b->session);
     b->logits = malloc(b->logits_count * sizeof *b->logits);
-    return b->logits ? strata_prefill_create(b->session, NULL, &b->prefill) : STRATA_ERR_NO_MEMORY;
+    strata_prefill_options_init(&prefill_options, sizeof prefill_options);
+    if (a->lend)
+        prefill_options.memory_kind = STRATA_MEMORY_LOAN;
+    return b->logits ? strata_prefill_create(b->session, &prefill_options, &b->prefill)
+                     : STRATA_ERR_NO_MEMORY;
 }
 
 static int run(bench *b, strata_pack *pack)
@@ -253,7 +288,7 @@ static int run(bench *b, strata_pack *pack)
     if (status == STRATA_OK)
         status = strata_session_stats_get(b->session, &b->stats);
     if (status != STRATA_OK)
-        return tool_fail("cannot read a prompt", status, a->in.json);
+        return tool_fail("cannot read a prompt, or decode", status, a->in.json);
     if (a->run.profile_path && !profile_write(a->run.profile_path, b->session))
         return TOOL_FAILED;
     if (a->in.json)
@@ -267,8 +302,14 @@ int cmd_bench(int argc, char **argv)
 {
     static const struct argp_child children[] = {{&pack_argp, 0, 0, 0}, {&run_argp, 0, 0, 0}, {0}};
     static const struct argp parser = {
-        option_table, parse_option, "PACK", "Measures how fast prompts are read.", children, 0, 0};
-    arguments a = {.prompts = "512,4096", .repeats = 3, .start_ns = now_ns()};
+        option_table,
+        parse_option,
+        "PACK",
+        "Measures how fast prompts are read, and what follows is decoded.",
+        children,
+        0,
+        0};
+    arguments a = {.prompts = "512,4096", .repeats = 3, .decode_rows = 1, .start_ns = now_ns()};
     bench b = {.arguments = &a};
     strata_context *context;
     strata_pack *pack;

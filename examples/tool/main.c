@@ -6,7 +6,7 @@
 #include "tool.h"
 
 static const command commands[] = {
-    {"bench", "measure how fast prompts are read", cmd_bench},
+    {"bench", "measure how fast prompts are read, and tokens decoded", cmd_bench},
     {"compare", "show how far the logits of two ways to run are apart", cmd_compare},
     {"generate", "read a prompt and write on", cmd_generate},
     {"inspect", "show what a pack holds", cmd_inspect},

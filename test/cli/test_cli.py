@@ -416,6 +416,24 @@ class BenchTest(unittest.TestCase):
             self.assertTrue(0 < p["least_ns"] <= p["median_ns"] <= p["most_ns"])
             self.assertAlmostEqual(p["tokens_per_second"], 1e9 * p["tokens"] / p["median_ns"], 3)
 
+    def test_decode(self):
+        done = run("bench", PACK, "--json", "--prompts", "8,30", "--repeat", "2", "--decode", "5",
+                   "--rows", "3")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for p in json.loads(done.stdout)["prompts"]:
+            decode = p["decode"]
+            self.assertEqual([decode[key] for key in ("steps", "rows", "rounds")], [5, 3, 2])
+            self.assertEqual(decode["stats"]["decode_tokens"], 5 * 3 * 2)
+            self.assertEqual(decode["stats"]["decode_steps"], 5 * 2)
+            self.assertEqual(decode["stats"]["prompt_tokens"], 0)
+            self.assertEqual(p["stats"]["decode_tokens"], 0)
+            self.assertAlmostEqual(decode["tokens_per_second"], 15e9 / decode["median_ns"], 3)
+            self.assertEqual(decode["hit_rate"], 1)
+        done = run("bench", PACK, "--prompts", "8", "--decode", "4")
+        self.assertRegex(done.stdout, "\ndecode: 4 steps of 1 rows, [0-9.]+ tokens/s, right after")
+        for bad in (("--decode", "0"), ("--decode", "x"), ("--decode", "4", "--rows", "17")):
+            self.assertEqual(run("bench", PACK, *bad).returncode, 2)
+
     def test_cold_with_a_profile(self):
         with tempfile.TemporaryDirectory() as folder:
             profile = os.path.join(folder, "profile")
