@@ -5,8 +5,8 @@ Runs mixture-of-experts language models that are larger than the GPU.
     import strata
 
     with strata.Pack("model.gguf") as pack, strata.Session(pack) as session:
-        answer = session.prefill([1, 2, 3])
-        print(answer.top(5))
+        for piece in session.generate("And it came to pass"):
+            print(piece, end="", flush=True)
 
 The shared library is found by the path given to load_library(), else by the environment variable
 STRATA_LIBRARY, else where the system keeps libraries.
@@ -14,14 +14,19 @@ STRATA_LIBRARY, else where the system keeps libraries.
 from ._native import build_info, load_library, version
 from .device import Device, devices
 from .errors import Cancelled, StrataError
+from .generation import Generation, Tokens
 from .pack import Layer, Pack, PackInfo, Tensor, Token
 from .plan import Plan, PlanInfo, PlanLayer, PlanOptions, Shortfall
-from .session import PrefillResult, Progress, Session, SessionStats
+from .results import DecodeResult, PrefillResult, Progress, SessionStats
+from .sampling import Sampler, SamplingOptions
+from .session import Session
 from .text import Tokenizer, TokenizerInfo
 
 __all__ = [
     "Cancelled",
+    "DecodeResult",
     "Device",
+    "Generation",
     "Layer",
     "Pack",
     "PackInfo",
@@ -31,6 +36,8 @@ __all__ = [
     "PlanOptions",
     "PrefillResult",
     "Progress",
+    "Sampler",
+    "SamplingOptions",
     "Session",
     "SessionStats",
     "Shortfall",
@@ -39,6 +46,7 @@ __all__ = [
     "Token",
     "Tokenizer",
     "TokenizerInfo",
+    "Tokens",
     "build_info",
     "devices",
     "load_library",

@@ -309,6 +309,17 @@ class strata_plan_shortfall(_Record):
     ]
 
 
+class strata_expert_blob(_Record):
+    _fields_ = [
+        ("gate", c_void_p),
+        ("up", c_void_p),
+        ("down", c_void_p),
+    ]
+
+
+expert_fn = CFUNCTYPE(c_int32, c_void_p, c_uint32, c_uint32, POINTER(strata_expert_blob))
+
+
 class strata_session_options(_Record):
     _fields_ = [
         ("struct_size", c_uint32),

@@ -184,6 +184,12 @@ class Pack:
         """Every tensor in file order."""
         return [self._tensor(index) for index in range(self.info.tensor_count)]
 
+    def tensor_bytes(self, name: str) -> bytes:
+        """A tensor's data as the file has them."""
+        raw = sized(s.strata_tensor_info)
+        check(library().strata_pack_tensor_find(self.handle, name.encode(), byref(raw)))
+        return _text(c_void_p(raw.data), raw.bytes)
+
     @property
     def metadata(self) -> Mapping[str, Value]:
         """The file's metadata by key."""

@@ -1,112 +1,35 @@
 # SPDX-License-Identifier: MIT
-"""A pack on a device: prompts are read here."""
+"""A pack on a device: prompts are read and continued here."""
 from __future__ import annotations
 
-import math
+import ctypes
+import os
 import threading
 from array import array
 from contextlib import contextmanager
 from ctypes import byref, c_float, c_int32, c_uint64, c_void_p
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Optional, Sequence, Type
+from typing import (TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Sequence, Type,
+                    Union)
 
 from . import _structs as s
 from . import constants as c
-from ._native import check, library, sized
+from ._buffers import Memory
+from ._native import PathLike, check, library, sized
+from .experts import ExpertFunction, ExpertSource
+from .generation import Generation, Tokens, end_tokens
 from .pack import Pack
 from .plan import Plan, PlanOptions, choice, native_options
+from .results import DecodeResult, PrefillResult, Progress, SessionStats
+from .sampling import Sampler, SamplingOptions
 
 if TYPE_CHECKING:
-    import numpy
     from typing_extensions import Unpack
 
 _LOGITS = {"last": c.LOGITS_LAST, "all": c.LOGITS_ALL, "none": c.LOGITS_NONE}
-
-
-class Progress(NamedTuple):
-    """How far a prompt is."""
-
-    done_tokens: int
-    total_tokens: int
-    chunk_tokens: int
-    layer: int
-    layer_count: int
-
-    @property
-    def share(self) -> float:
-        """From 0 to 1."""
-        present = self.chunk_tokens * self.layer / max(self.layer_count, 1)
-        return min(1.0, (self.done_tokens + present) / max(self.total_tokens, 1))
-
+_ALL = 2 ** 64 - 1
 
 ProgressFunction = Callable[[Progress], Optional[bool]]
-
-
-class SessionStats(NamedTuple):
-    """What a session has done."""
-
-    prompt_tokens: int
-    prompt_chunks: int
-    prompt_ns: int
-    expert_rows: int
-    expert_launches: int
-    device_bytes: int
-    host_bytes: int
-    device_runtime_bytes: int
-    kernel_ns: int
-    blob_wait_ns: int
-    host_gap_ns: int
-    blob_sent_bytes: int
-    blob_hit_bytes: int
-    blob_dropped_bytes: int
-    blob_vain_bytes: int
-    blob_filled_bytes: int
-    refill_bytes: int
-    link_bytes: int
-    link_ns: int
-    lock_wanted_bytes: int
-    lock_bytes: int
-    lock_refused_bytes: int
-    blob_slow_bytes: int
-    decode_tokens: int
-    decode_steps: int
-    decode_ns: int
-    decode_hit_bytes: int
-    decode_place_bytes: int
-    decode_fetch_bytes: int
-    decode_admit_bytes: int
-
-
-class PrefillResult(NamedTuple):
-    """Outcome of a prompt. `logits` holds `vocabulary_count` values for each position."""
-
-    logits: "array[float]"
-    vocabulary_count: int
-    read_tokens: int
-    sequence_tokens: int
-    chunk_count: int
-    wall_ns: int
-
-    @property
-    def positions(self) -> int:
-        """Rows of `logits`."""
-        return len(self.logits) // self.vocabulary_count
-
-    def numpy(self) -> "numpy.ndarray[Any, Any]":
-        """The logits as a numpy array [positions, vocabulary] on the same memory."""
-        import numpy
-        return numpy.frombuffer(self.logits, dtype=numpy.float32).reshape(
-            self.positions, self.vocabulary_count)
-
-    def top(self, count: int = 5) -> list[tuple[int, float]]:
-        """The likeliest next tokens after the last position, with their probabilities."""
-        if not self.logits:
-            return []
-        row = self.logits[-self.vocabulary_count:]
-        order = sorted(range(len(row)), key=lambda token: (-row[token], token))[:count]
-        largest = max(row)
-        total = math.fsum(math.exp(value - largest) for value in row)
-        return [(token, math.exp(row[token] - largest) / total) for token in order]
 
 
 class _Trampoline:
@@ -137,10 +60,15 @@ class Session:
     plan        made or loaded before; else one is made from the options of PlanOptions
     threads     of the CPU device; 0: one per core
     blas        False: plain loops, whose bits do not depend on chunks
+    profile     bytes of Session.profile() of an earlier session: which experts to keep first
+    experts_from  function of layer and expert that gives the bytes of gate, up and down, as bytes or
+                anything with memory, which is kept until it is asked again; else the pack's
     """
 
     def __init__(self, pack: Pack, *, device: str = "cpu", plan: Optional[Plan] = None,
-                 threads: int = 0, blas: bool = True, **plan_options: Unpack[PlanOptions]) -> None:
+                 threads: int = 0, blas: bool = True, profile: Optional[bytes] = None,
+                 experts_from: Optional[ExpertFunction] = None,
+                 **plan_options: Unpack[PlanOptions]) -> None:
         self._handle: Optional[c_void_p] = None
         self._prefill: Optional[c_void_p] = None
         self._lock = threading.Lock()
@@ -155,6 +83,15 @@ class Session:
         else:
             options.plan_options.contents = native_options(plan_options)
         options.blas = 0 if blas else 1
+        if profile is not None:
+            kept = Memory(profile)
+            options.profile = kept.address
+            options.profile_bytes = kept.count
+        self._experts = ExpertSource(experts_from, pack) if experts_from else None
+        if self._experts is not None:
+            options.expert_fn = ctypes.cast(self._experts.native, c_void_p)
+        self._pack = pack
+        self._ends: Optional[frozenset[int]] = None
         made = c_void_p()
         check(library().strata_session_create(pack.handle, byref(options), byref(made)))
         self._handle = made
@@ -210,6 +147,14 @@ class Session:
         return self._vocabulary
 
     @property
+    def context(self) -> int:
+        """Tokens that a sequence may have."""
+        plan = sized(s.strata_plan_info)
+        check(library().strata_plan_info_get(library().strata_session_plan(self.handle),
+                                             byref(plan)))
+        return int(plan.context_tokens)
+
+    @property
     def stats(self) -> SessionStats:
         """What the session has done since it was created."""
         raw = sized(s.strata_session_stats)
@@ -227,6 +172,72 @@ class Session:
         reached = c_uint64()
         check(library().strata_session_truncate(self.handle, sequence, length, byref(reached)))
         return reached.value
+
+    def fork(self, to: int, *, sequence: int = 0, length: Optional[int] = None) -> int:
+        """
+        Gives the empty sequence `to` the first `length` tokens of another, or all, without a copy;
+        returns the length reached.
+        """
+        reached = c_uint64()
+        check(library().strata_session_share(self.handle, sequence, to,
+                                             _ALL if length is None else length, byref(reached)))
+        return reached.value
+
+    def save(self, path: Optional[PathLike] = None, *, sequence: int = 0) -> bytes:
+        """A sequence as bytes; with a path they go to that file instead, and b"" is returned."""
+        with self._call():
+            if path is not None:
+                check(library().strata_session_save_path(self.handle, sequence, os.fsencode(path)))
+                return b""
+            count = c_uint64()
+            check(library().strata_session_save_memory(self.handle, sequence, None, 0,
+                                                       byref(count)))
+            data = bytearray(count.value)
+            place = (ctypes.c_char * len(data)).from_buffer(data)
+            check(library().strata_session_save_memory(self.handle, sequence,
+                                                       ctypes.addressof(place), len(data),
+                                                       byref(count)))
+            return bytes(data)
+
+    def restore(self, saved: Any, *, sequence: int = 0) -> int:
+        """
+        Reads a saved sequence into an empty one: from bytes, or anything with memory. Returns its
+        length.
+        """
+        memory = Memory(saved)
+        with self._call():
+            check(library().strata_session_restore_memory(self.handle, sequence, memory.address,
+                                                          memory.count))
+        return self.length(sequence)
+
+    def restore_file(self, path: PathLike, *, sequence: int = 0) -> int:
+        """As restore(), from a file of save()."""
+        with self._call():
+            check(library().strata_session_restore_path(self.handle, sequence, os.fsencode(path)))
+        return self.length(sequence)
+
+    def profile(self) -> bytes:
+        """How often each expert was used, for the `profile` of a later session of the pack."""
+        count = c_uint64()
+        check(library().strata_session_profile(self.handle, None, 0, byref(count)))
+        data = ctypes.create_string_buffer(count.value)
+        check(library().strata_session_profile(self.handle, data, count.value, byref(count)))
+        return data.raw
+
+    def expert_uses(self, layer: int) -> list[int]:
+        """Rows that each expert of a layer has multiplied, those of the profile included."""
+        count = self._pack.info.expert_count
+        uses = (c_uint64 * max(count, 1))()
+        check(library().strata_session_expert_uses(self.handle, layer, uses, count))
+        return list(uses[:count])
+
+    def drop_experts(self) -> None:
+        """Forgets the experts on the device, which the next prompt sends again."""
+        check(library().strata_session_drop_experts(self.handle))
+
+    def set_budget(self, count: int) -> None:
+        """Sets the bytes of device memory that the session may have from the next prompt on."""
+        check(library().strata_session_set_budget(self.handle, count))
 
     def cancel(self) -> None:
         """Stops the call that runs in another thread, which raises Cancelled."""
@@ -259,10 +270,88 @@ class Session:
             status = library().strata_prefill_run(self._ready(), byref(request), byref(result))
         if trampoline.raised is not None:
             raise trampoline.raised
-        check(status)
+        self._check(status)
         request.logits = None  # lets go of the array's buffer
         return PrefillResult(out, self._vocabulary, result.read_tokens, result.sequence_tokens,
                              result.chunk_count, result.wall_ns)
+
+    def decode(self, tokens: Sequence[int], *, sequence: int = 0,
+               logits: str = "last") -> DecodeResult:
+        """
+        Appends a few tokens to a sequence and returns the logits asked for: what follows each of
+        them ("all"), or the last one. `decode_rows` of the plan's options limits their number.
+        """
+        return self.decode_step({sequence: tokens}, logits=logits)
+
+    def decode_step(self, parts: Mapping[int, Sequence[int]], *,
+                    logits: str = "last") -> DecodeResult:
+        """
+        One step for several sequences: tokens by sequence. "last" logits are one row a sequence,
+        "all" one a token, in the order of `parts`.
+        """
+        values = [array("i", list(tokens)) for tokens in parts.values()]
+        native = (s.strata_decode_part * max(len(values), 1))()
+        for part, sequence, ids in zip(native, parts, values):
+            part.sequence_id = sequence
+            part.token_count = len(ids)
+            part.tokens = (c_int32 * len(ids)).from_buffer(ids)
+        mode = choice("logits", logits, _LOGITS)
+        rows = {c.LOGITS_LAST: len(values), c.LOGITS_ALL: sum(map(len, values)),
+                c.LOGITS_NONE: 0}[mode]
+        out = array("f", bytes(4 * rows * self._vocabulary))
+        request = sized(s.strata_decode_request)
+        request.part_count = len(values)
+        request.parts = native
+        if rows:
+            request.logits = (c_float * len(out)).from_buffer(out)
+        request.logits_capacity = len(out)
+        request.logits_mode = mode
+        result = sized(s.strata_decode_result)
+        with self._call():
+            status = library().strata_session_decode(self.handle, byref(request), byref(result))
+        self._check(status)
+        request.logits = None  # lets go of the array's buffer
+        return DecodeResult(out, self._vocabulary, result.row_count,
+                            tuple(result.sequence_tokens[:len(values)]), result.wall_ns)
+
+    def generate(self, prompt: Union[str, bytes, Sequence[int]], max_tokens: int = 128, *,
+                 stop: Sequence[str] = (), sequence: int = 0, special: bool = False,
+                 ignore_end: bool = False, progress: Optional[ProgressFunction] = None,
+                 **sampling: Unpack[SamplingOptions]) -> Generation:
+        """
+        Goes on from a prompt: an iterator of pieces of text, which keeps text and tokens.
+
+        prompt      text, or tokens; appended to the sequence
+        max_tokens  at most as many are generated
+        stop        texts before which it ends
+        special     texts of control tokens in the prompt are these tokens
+        ignore_end  goes on after the model has ended its text
+        progress    of reading the prompt, as in prefill()
+        sampling    see SamplingOptions
+        """
+        ids: Sequence[int]
+        if isinstance(prompt, (str, bytes)):
+            ids = self._pack.encode(prompt, special=special, bare=self.length(sequence) > 0)
+        else:
+            ids = prompt
+        tokens = self.generate_tokens(ids, max_tokens, sequence=sequence, ignore_end=ignore_end,
+                                      progress=progress, **sampling)
+        return Generation(tokens, self._pack, stop)
+
+    def generate_tokens(self, prompt: Sequence[int], max_tokens: int = 128, *, sequence: int = 0,
+                        ignore_end: bool = False, progress: Optional[ProgressFunction] = None,
+                        **sampling: Unpack[SamplingOptions]) -> Tokens:
+        """As generate(), in tokens; the pack needs no vocabulary."""
+        if self._ends is None:
+            self._ends = end_tokens(self._pack)
+        return Tokens(self, prompt, max_tokens=max_tokens, sampler=Sampler(**sampling),
+                      ends=frozenset() if ignore_end else self._ends, sequence=sequence,
+                      progress=progress)
+
+    def _check(self, status: int) -> None:
+        if self._experts is not None:
+            self._experts.raise_again()
+        check(status)
 
     def _ready(self) -> c_void_p:
         if self._prefill is None:
