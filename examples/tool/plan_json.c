@@ -6,7 +6,7 @@
 
 static const char *region_name(uint32_t region)
 {
-    static const char *const names[] = {"session", "prefill", "host"};
+    static const char *const names[] = {"session", "prefill", "host", "decode host"};
     return names[region];
 }
 
@@ -91,6 +91,36 @@ static void write_persistent(const plan_view *view, const char *key, bool host, 
     json_end(json);
 }
 
+/* What decoding needs, in the session's region and in page-locked memory of its own. */
+static void write_decode(const plan_view *view, json_writer *json)
+{
+    const strata_plan_info *i = &view->info;
+    json_object(json, "decode");
+    json_u64(json, "rows", i->decode_rows);
+    json_u64(json, "arena_bytes", i->decode_arena_bytes);
+    json_u64(json, "host_bytes", i->decode_host_bytes);
+    json_array(json, "persistent");
+    for (uint32_t b = 0; b < i->decode_persistent_count; b++)
+        write_buffer(view, &view->persistent[i->persistent_count + b], json);
+    json_end(json);
+    json_array(json, "configurations");
+    for (uint32_t c = 0; c < i->decode_configuration_count; c++) {
+        const plan_configuration *configuration = &view->configurations[i->configuration_count + c];
+        json_object(json, NULL);
+        json_string(json, "path", configuration->info.path_name);
+        json_u64(json, "rows", configuration->info.rows);
+        json_u64(json, "layer_count", configuration->info.layer_count);
+        json_u64(json, "bytes", configuration->info.bytes);
+        json_array(json, "buffers");
+        for (uint32_t b = 0; b < configuration->info.buffer_count; b++)
+            write_buffer(view, &configuration->buffers[b], json);
+        json_end(json);
+        json_end(json);
+    }
+    json_end(json);
+    json_end(json);
+}
+
 static void write_configuration(const plan_view *view, uint32_t index, json_writer *json)
 {
     const plan_configuration *c = &view->configurations[index];
@@ -139,5 +169,6 @@ void plan_view_json(const plan_view *view, FILE *out)
     for (uint32_t i = 0; i < view->info.configuration_count; i++)
         write_configuration(view, i, &json);
     json_end(&json);
+    write_decode(view, &json);
     json_end(&json);
 }

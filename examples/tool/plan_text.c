@@ -27,6 +27,11 @@ static void write_head(const plan_view *view, FILE *out)
             i->chunk_tokens, (unsigned long long)i->context_tokens);
     fprintf(out, "  tiles            %u rows dense, %u attention, %u sorted rows, %u logits\n",
             i->dense_tile_rows, i->attention_tile_rows, i->expert_tile_rows, i->logit_tile_rows);
+    if (i->decode_rows) {
+        fprintf(out, "  decoding         %u rows, %s arena", i->decode_rows,
+                text_of_bytes(i->decode_arena_bytes).text);
+        fprintf(out, ", %s in and out\n", text_of_bytes(i->decode_host_bytes).text);
+    }
     if (i->ring_bytes)
         fprintf(out, "  ring             %s\n", text_of_bytes(i->ring_bytes).text);
     fprintf(out, "  predicted        %.3f s, %.0f tokens/s; kernels %.3f s, link %.3f s for %s\n",

@@ -29,9 +29,19 @@ static strata_status read_layers(const strata_plan *plan, plan_view *view)
     return STRATA_OK;
 }
 
+static uint32_t persistent_count(const plan_view *view)
+{
+    return view->info.persistent_count + view->info.decode_persistent_count;
+}
+
+static uint32_t configuration_count(const plan_view *view)
+{
+    return view->info.configuration_count + view->info.decode_configuration_count;
+}
+
 static strata_status read_persistent(const strata_plan *plan, plan_view *view)
 {
-    for (uint32_t i = 0; i < view->info.persistent_count; i++) {
+    for (uint32_t i = 0; i < persistent_count(view); i++) {
         strata_status status;
         view->persistent[i].struct_size = sizeof view->persistent[i];
         status = strata_plan_persistent_get(plan, i, &view->persistent[i]);
@@ -71,8 +81,8 @@ strata_status plan_view_read(const strata_plan *plan, const char *pack_path, pla
     view->bands = array(view->info.band_count, sizeof *view->bands);
     view->layers =
         array((uint64_t)view->info.layer_count * view->info.band_count, sizeof *view->layers);
-    view->persistent = array(view->info.persistent_count, sizeof *view->persistent);
-    view->configurations = array(view->info.configuration_count, sizeof *view->configurations);
+    view->persistent = array(persistent_count(view), sizeof *view->persistent);
+    view->configurations = array(configuration_count(view), sizeof *view->configurations);
     if (!view->bands || !view->layers || !view->persistent || !view->configurations)
         return STRATA_ERR_NO_MEMORY;
     view->prefill_offset =
@@ -80,14 +90,14 @@ strata_status plan_view_read(const strata_plan *plan, const char *pack_path, pla
     status = read_layers(plan, view);
     if (status == STRATA_OK)
         status = read_persistent(plan, view);
-    for (uint32_t i = 0; i < view->info.configuration_count && status == STRATA_OK; i++)
+    for (uint32_t i = 0; i < configuration_count(view) && status == STRATA_OK; i++)
         status = read_configuration(plan, i, &view->configurations[i]);
     return status;
 }
 
 void plan_view_free(plan_view *view)
 {
-    for (uint32_t i = 0; view->configurations && i < view->info.configuration_count; i++)
+    for (uint32_t i = 0; view->configurations && i < configuration_count(view); i++)
         free(view->configurations[i].buffers);
     free(view->configurations);
     free(view->persistent);

@@ -552,6 +552,14 @@ class PlanTest(unittest.TestCase):
         self.assertEqual(sorted({layer for c in plan["configurations"] for layer in c["layers"]}),
                          list(range(len(plan["paths"]))))
         self.assertGreater(plan["predicted_prompt_ns"], 0)
+        decode = plan["decode"]
+        self.assertEqual(decode["rows"], 16)
+        self.assertEqual(sum(c["layer_count"] for c in decode["configurations"]),
+                         len(plan["paths"]))
+        for b in decode["persistent"] + [b for c in decode["configurations"] for b in c["buffers"]]:
+            limit = "session_bytes" if b["region"] == "session" else None
+            self.assertLessEqual(b["offset"] + b["bytes"],
+                                 plan[limit] if limit else decode["host_bytes"])
 
     def test_infeasible(self):
         plan = self.plan("--budget", "10K", code=1)
