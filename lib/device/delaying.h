@@ -9,7 +9,7 @@
  *
  * Memory of the device is filled with NaNs when it is given and when it is taken back. A copy from
  * host memory that is not page-locked reads it at once, one from page-locked memory reads it when
- * it runs. A wait on an event that was never recorded is no wait. Not part of the library: tests
+ * it runs. A wait on an event that was never recorded is no wait. Graphs run what was recorded. Not part of the library: tests
  * link it.
  */
 #ifndef STRATA_DEVICE_DELAYING_H
@@ -34,6 +34,7 @@ typedef enum strata__delaying_fault {
     STRATA__FAULT_COPY = 8,
     STRATA__FAULT_EVENT = 16,  /* creating, recording, waiting for */
     STRATA__FAULT_STREAM = 32, /* creating, synchronising */
+    STRATA__FAULT_GRAPH = 128, /* recording, launching */
     STRATA__FAULT_LOST = 64    /* the device is lost at a piece of work; no call is made to fail */
 } strata__delaying_fault;
 
@@ -43,6 +44,8 @@ typedef struct strata__delaying_options {
     uint64_t seed;
     uint64_t memory_bytes;    /* 0: 1 GiB */
     uint64_t alignment_bytes; /* 0: 256 */
+    uint32_t graphs;          /* 1: the device has graphs */
+    uint32_t reserved;
 } strata__delaying_options;
 
 strata_status strata__delaying_device_open(strata_context *context,

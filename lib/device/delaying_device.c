@@ -350,10 +350,10 @@ static const strata__device_ops delaying_ops = {
     .copy = strata__delaying_copy,
     .copy_rows = strata__delaying_copy_rows,
     .fill = strata__delaying_fill,
-    .capture_begin = strata__no_capture_begin,
-    .capture_end = strata__no_capture_end,
-    .graph_launch = strata__no_graph_launch,
-    .graph_destroy = strata__no_graph_destroy,
+    .capture_begin = strata__delaying_capture_begin,
+    .capture_end = strata__delaying_capture_end,
+    .graph_launch = strata__delaying_graph_launch,
+    .graph_destroy = strata__delaying_graph_destroy,
 };
 
 strata_status strata__delaying_device_open(strata_context *context,
@@ -376,6 +376,7 @@ strata_status strata__delaying_device_open(strata_context *context,
     facts->memory_bytes = options->memory_bytes ? options->memory_bytes : default_memory_bytes;
     facts->memory_free_bytes = facts->memory_bytes;
     facts->reads_locked = !options->no_reads;
+    facts->graphs = options->graphs;
     facts->alignment_bytes =
         options->alignment_bytes ? options->alignment_bytes : DEFAULT_ALIGNMENT;
     memcpy(facts->name, "delaying", sizeof "delaying");

@@ -36,7 +36,8 @@ typedef struct delaying_stream {
     uint64_t capacity;
     uint64_t first;
     uint64_t count;
-    uint64_t done; /* pieces of work that have run */
+    uint64_t done;                   /* pieces of work that have run */
+    strata__device_graph *recording; /* what takes its work instead; or NULL */
 } delaying_stream;
 
 struct strata__event {
@@ -128,6 +129,14 @@ strata_status strata__delaying_copy_rows(strata__device *device, strata__stream 
                                          uint64_t source_stride, uint64_t row_bytes, uint64_t rows);
 strata_status strata__delaying_copy(strata__device *device, strata__stream *stream, void *target,
                                     const void *source, uint64_t bytes);
+strata_status strata__delaying_capture_begin(strata__device *device, strata__stream *stream);
+strata_status strata__delaying_capture_end(strata__device *device, strata__stream *stream,
+                                           strata__device_graph **out);
+strata_status strata__delaying_graph_launch(strata__device *device, strata__device_graph *graph,
+                                            strata__stream *stream);
+void strata__delaying_graph_destroy(strata__device *device, strata__device_graph *graph);
+/* Takes over op, for the stream's recording; frees it on failure. */
+strata_status strata__delaying_record(delaying_stream *stream, delaying_op *op);
 strata_status strata__delaying_fill(strata__device *device, strata__stream *stream, void *target,
                                     uint8_t byte, uint64_t bytes);
 

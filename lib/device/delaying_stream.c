@@ -66,6 +66,8 @@ static strata_status grow(delaying_stream *stream)
 strata_status strata__delaying_push(delaying_stream *stream, delaying_op *op)
 {
     strata_status status = STRATA_OK;
+    if (stream->recording)
+        return strata__delaying_record(stream, op);
     if (stream->first + stream->count == stream->capacity)
         status = grow(stream);
     if (status != STRATA_OK) {
@@ -287,6 +289,8 @@ strata_status strata__delaying_stream_synchronize(strata__device *device, strata
     strata_status status;
     pthread_mutex_lock(&d->lock);
     status = check(d, STRATA__FAULT_STREAM, "waiting for a stream");
+    if (status == STRATA_OK && stream->recording)
+        status = strata__fail(STRATA_ERR_DRIVER, "delaying: a stream is waited for that records");
     strata__delaying_run(d, stream, stream->done + stream->count);
     if (status == STRATA_OK)
         status = strata__delaying_alive(d);

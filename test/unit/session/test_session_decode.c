@@ -160,6 +160,7 @@ static void decoding_is_the_prompt(void **state)
         o.device.policy = i % STRATA__DELAYING_POLICY_COUNT;
         o.device.seed = i + 1;
         o.device.no_reads = i % 5 == 4;
+        o.device.graphs = i % 3 != i / 8 % 3;
         o.register_fails = i % 7 == 6;
         o.resident_step = o.resident == 5 ? 1 : 0;
         b = bench_open(&o, i % 2);
@@ -203,6 +204,56 @@ static void read_in_place(void **state)
                           b->pack.layers[0].expert_down.bytes) /
                          12);
     bench_close(b);
+}
+
+static uint32_t count_graphs(const bench *b)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < STRATA__DECODE_GRAPHS; ++i)
+        count += b->session->decode.graphs.entries[i].graph != NULL;
+    return count;
+}
+
+/* A step of a shape is recorded once and launched again, whatever the cache does meanwhile. */
+static void recorded_steps(void **state)
+{
+    stream_options o = {.resident = 3, .device = {.graphs = 1}};
+    (void)state;
+    for (uint32_t i = 0; i < STRATA__DELAYING_POLICY_COUNT * 2; ++i) {
+        strata_session_stats stats;
+        uint64_t length;
+        bench *b;
+        o.device.policy = i / 2;
+        o.device.seed = i + 1;
+        b = bench_open(&o, true);
+        finish_locking(b);
+        decode_all(b, 0, 64, 1);
+        assert_int_equal(count_graphs(b), 1);
+        assert_int_equal(b->session->decode.graphs.uses, 64);
+        decode_all(b, 64, STREAM_TOKENS, 16);
+        assert_int_equal(count_graphs(b), 2);
+        stats = stats_of(b);
+        assert_int_equal(stats.expert_rows, (uint64_t)STREAM_TOKENS * 3 * 2);
+        assert_int_equal(stats.expert_launches, (64 + 2) * 3);
+        /* More shapes than are kept. */
+        for (uint32_t rows = 1; rows <= 16; ++rows) {
+            stream_ok(strata__session_truncate(b->session, 0, 32, &length));
+            decode_all(b, 32, 32 + 2 * rows, rows);
+        }
+        assert_int_equal(count_graphs(b), STRATA__DECODE_GRAPHS);
+        check_presence(b);
+        bench_close(b);
+    }
+}
+
+/* Positions lie below a bound, of which there are few. */
+static void bounds_of_positions(void **state)
+{
+    (void)state;
+    assert_int_equal(strata__decode_kv_bound(1), 1024);
+    assert_int_equal(strata__decode_kv_bound(1024), 1024);
+    assert_int_equal(strata__decode_kv_bound(1025), 2048);
+    assert_int_equal(strata__decode_kv_bound(100000), 131072);
 }
 
 /* Nothing can be read in place: what is not on the device is fetched. */
@@ -522,7 +573,7 @@ static void the_callers_experts(void **state)
 /* Each call of the device fails once in a session that reads, decodes and changes its cache. */
 static bool fail_one(bool in_file, uint32_t faults, uint64_t countdown)
 {
-    stream_options o = {.resident = 3, .borrow = 1};
+    stream_options o = {.resident = 3, .borrow = 1, .device = {.graphs = 1}};
     bench *b = bench_open(&o, in_file);
     strata__delaying_usage usage;
     strata_status status = STRATA_OK;
@@ -558,7 +609,7 @@ static bool fail_one(bool in_file, uint32_t faults, uint64_t countdown)
 static void every_call_fails_once(void **state)
 {
     static const uint32_t faults[] = {STRATA__FAULT_COPY, STRATA__FAULT_EVENT, STRATA__FAULT_STREAM,
-                                      STRATA__FAULT_LOST};
+                                      STRATA__FAULT_GRAPH, STRATA__FAULT_LOST};
     (void)state;
     for (size_t f = 0; f < sizeof faults / sizeof faults[0]; ++f)
         for (int in_file = 0; in_file < 2; ++in_file)
@@ -643,6 +694,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decoding_is_the_prompt),
         cmocka_unit_test(read_in_place),
+        cmocka_unit_test(recorded_steps),
+        cmocka_unit_test(bounds_of_positions),
         cmocka_unit_test(fetched),
         cmocka_unit_test(after_a_loan),
         cmocka_unit_test(no_thrash),
