@@ -32,10 +32,10 @@ run "C" "$place/use-c" "$pack"
 ${CXX:-c++} -Wall -Wextra -Werror -x c++ "$here/use.c" -o "$place/use-cxx" $(ask --cflags --libs)
 run "C++" "$place/use-cxx" "$pack"
 
-# The program that the README shows.
-sed -n '/^```c$/,/^```$/{//!p}' "$source/README.md" >"$place/readme.c"
-${CC:-cc} -Wall -Wextra -Werror "$place/readme.c" -o "$place/readme" $(ask --cflags --libs)
-run "README, C" "$place/readme" "$pack"
+# The program that the README shows a part of.
+${CC:-cc} -Wall -Wextra -Werror "$source/examples/generate.c" -o "$place/generate" \
+    $(ask --cflags --libs)
+run "generate" "$place/generate" "$pack"
 
 mkdir "$place/static"
 cp "$libdir/libstrata.a" "$place/static/"
@@ -50,9 +50,6 @@ run "static" "$place/use-static" "$pack"
 
 STRATA_LIBRARY=$libdir/libstrata.so.0 PYTHONPATH=$source/python \
     run "Python" python3 "$here/use.py" "$pack"
-sed -n '/^```python$/,/^```$/{//!p}' "$source/README.md" >"$place/readme.py"
-STRATA_LIBRARY=$libdir/libstrata.so.0 PYTHONPATH=$source/python \
-    run "README, Python" python3 "$place/readme.py" "$pack"
 run "ctypes" python3 "$source/examples/ctypes_minimal.py" "$libdir/libstrata.so.0" "$pack"
 run "tool" "$prefix/bin/strata" inspect "$pack" | head -3
 echo "installed: $(cd "$prefix" && find . -type f -o -type l | sort | tr '\n' ' ')"
