@@ -55,9 +55,8 @@ def check_commands(text, tool, pack, folder):
     if not commands:
         fail("no commands")
     for command in commands:
-        line = command.replace("$PACK", pack).replace("examples/models/strata-chapters.gguf", pack)
-        done = subprocess.run(["sh", "-c", f"{tool} {line}"], cwd=folder, capture_output=True,
-                              text=True, timeout=300, check=False)
+        done = subprocess.run(["sh", "-c", f"{tool} {command}"], cwd=folder, capture_output=True,
+                              text=True, env=dict(os.environ, PACK=pack), timeout=300, check=False)
         print(f"$ strata {command}\n{done.stdout}{done.stderr}")
         if done.returncode != 0 or not done.stdout.strip():
             fail(f"strata {command}: exit code {done.returncode}")
