@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Builds and runs the GPU suite from the tree, on a machine with a GPU and the CUDA toolkit.
 #
-#   test/gpu/run.sh STAGE...      build kernels attention int8 session streaming sanitizer bench
+#   test/gpu/run.sh STAGE...      build kernels attention int8 session streaming decode sanitizer bench
 #
 # Needs nvcc, gcc, meson and ninja, nothing else; installs nothing. Each stage takes less than eight
 # minutes and ends with its exit code: 0 right, 77 nothing to run on.
@@ -10,7 +10,7 @@
 #   GPU_BUILD   build folder (build-gpu)
 #   GPU_ARCH    architecture to build for (90a)
 #   NVCC        the compiler (nvcc from the path, or /usr/local/cuda/bin/nvcc)
-#   PARTS       of the streaming stage (all)
+#   PARTS       of the streaming or decode stage (all)
 #   SEED        of the random inputs (from the clock)
 set -eu
 cd "$(dirname "$0")/../.."
@@ -71,6 +71,11 @@ stage_session() {
 stage_streaming() {
     # shellcheck disable=SC2086
     test/gpu/streaming.sh "$build" ${PARTS:-}
+}
+
+stage_decode() {
+    # shellcheck disable=SC2086
+    test/gpu/decode.sh "$build" ${PARTS:-}
 }
 
 # A small case of everything under the checker; a finding is a failure.
