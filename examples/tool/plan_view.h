@@ -20,11 +20,11 @@ typedef struct plan_view {
     const char *pack_path;
     strata_plan_info info;
     strata_plan_band *bands;
-    strata_plan_layer *layers; /* [layers][bands] */
+    strata_plan_layer *layers;          /* [layers][bands] */
     strata_plan_buffer *persistent;     /* behind them those of decoding */
     plan_configuration *configurations; /* the same */
-    uint64_t prefill_offset; /* where the region of the prefill begins */
-    bool is_cpu;             /* the CPU's: device memory is memory like any other */
+    uint64_t prefill_offset;            /* where the region of the prefill begins */
+    bool is_cpu;                        /* the CPU's: device memory is memory like any other */
 } plan_view;
 
 /* Reads a plan; the caller frees the view also on failure. */

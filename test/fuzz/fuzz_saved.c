@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Any bytes as a saved sequence. What must hold: no crash; a refusal has a text and leaves no page
- * taken; the sequence that the session holds is untouched; what is accepted has the length it tells.
+ * taken; the sequence that the session holds is untouched; what is accepted has the length that it
+ * tells.
  *
  * Input: a byte of what is put right (FUZZ_REPAIR_*), then the bytes.
  */

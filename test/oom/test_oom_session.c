@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The n-th allocation fails, for every n, while a session and a prefill are made, a prompt is read
- * and a sequence is shared, saved and restored: an error with a text, nothing leaks, and nothing crashes.
+ * and a sequence is shared, saved and restored: an error with a text, nothing leaks, and nothing
+ * crashes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
