@@ -69,6 +69,9 @@ typedef struct strata_plan_options {
     uint32_t decode_rows; /**< most rows of a strata_session_decode(), 1 to STRATA_DECODE_MOST_ROWS;
                              0: that many; STRATA_DECODE_ROWS_NONE: the session does not decode */
     uint32_t reserved1;   /**< 0 */
+    uint64_t kv_tokens; /**< tokens that all sequences hold together, those that are shared counted
+                             once, in whole pages; at least the context; 0: the context for each
+                             sequence */
 } strata_plan_options;
 
 /** Fills the defaults, never writing beyond caller_bytes, and sets struct_size to it. */
@@ -176,6 +179,7 @@ typedef struct strata_plan_info {
     uint32_t reserved0;                  /**< 0 */
     uint64_t decode_arena_bytes;         /**< of the largest of them, in session_bytes */
     uint64_t decode_host_bytes;          /**< page-locked host memory of decoding */
+    uint64_t kv_tokens;                  /**< tokens that all sequences hold together at most */
 } strata_plan_info;
 
 /** Fills `inout`, whose struct_size the caller set. */

@@ -10,7 +10,7 @@
 
 /* Sizes of the structures in the release that brought them. */
 enum {
-    FIRST_INFO_BYTES = 240,
+    FIRST_INFO_BYTES = 248,
     FIRST_BAND_BYTES = 16,
     FIRST_LAYER_BYTES = 48,
     FIRST_CONFIGURATION_BYTES = 40,
@@ -108,6 +108,7 @@ strata_status strata_plan_info_get(const strata_plan *plan, strata_plan_info *in
     info.decode_persistent_count = decode_persistent_count(l);
     info.decode_arena_bytes = l->decode.arena_bytes;
     info.decode_host_bytes = l->decode.host_bytes;
+    info.kv_tokens = (uint64_t)l->pages_total * l->page_tokens;
     return strata__struct_out(inout, &info, sizeof info, FIRST_INFO_BYTES, "strata_plan_info");
 }
 

@@ -245,6 +245,7 @@ typedef struct strata__layout_request {
     uint64_t context_tokens;
     uint64_t prompt_tokens; /* 0: the context */
     uint64_t chunk_tokens;  /* 0: chosen */
+    uint64_t kv_tokens;     /* of all sequences together; 0: the context for each */
     uint32_t sequences;     /* 0: 1 */
     uint32_t page_tokens;   /* 0: 64 */
     uint32_t kv_format;     /* strata__layout_kv_format */

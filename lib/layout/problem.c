@@ -129,6 +129,23 @@ static strata_status check_policy(const strata__layout_request *r, uint32_t laye
     return STRATA_OK;
 }
 
+static uint64_t pages_of(uint64_t tokens, uint64_t page_tokens)
+{
+    return tokens / page_tokens + (tokens % page_tokens != 0);
+}
+
+void strata__layout_set_pages(strata__layout_problem *problem, uint32_t pages_per_sequence)
+{
+    const strata__layout_request *r = &problem->request;
+    uint64_t all = (uint64_t)pages_per_sequence * r->sequences, together = all;
+    if (r->kv_tokens)
+        together = pages_of(r->kv_tokens, r->page_tokens);
+    if (together < pages_per_sequence)
+        together = pages_per_sequence;
+    problem->pages_per_sequence = pages_per_sequence;
+    problem->pages_total = (uint32_t)(together < all ? together : all);
+}
+
 static strata_status check_request(strata__layout_problem *p)
 {
     strata__layout_request *r = &p->request;
@@ -146,6 +163,8 @@ static strata_status check_request(strata__layout_problem *p)
         {"prompt tokens", r->prompt_tokens, 1, r->context_tokens},
         {"chunk tokens", r->chunk_tokens, 0, max_chunk},
         {"sequences", r->sequences, 1, 1u << 16},
+        {"kv tokens", r->kv_tokens ? r->kv_tokens : r->context_tokens, r->context_tokens,
+         UINT64_MAX},
         {"page tokens", r->page_tokens, 1, 1u << 16},
         {"kv format", r->kv_format, 0, STRATA__LAYOUT_KV_F32},
         {"experts", r->experts, 0, STRATA__LAYOUT_EXPERTS_RESIDENT},
@@ -155,14 +174,13 @@ static strata_status check_request(strata__layout_problem *p)
     strata_status status = check_ranges(ranges, COUNT(ranges), "request");
     if (status != STRATA_OK)
         return status;
-    p->pages_per_sequence = (uint32_t)((r->context_tokens + r->page_tokens - 1) / r->page_tokens);
-    pages = (uint64_t)p->pages_per_sequence * r->sequences;
+    pages = pages_of(r->context_tokens, r->page_tokens) * r->sequences;
     if (pages > INT32_MAX)
         return strata__fail(
             STRATA_ERR_INVALID_ARGUMENT,
             "%u sequences of %llu tokens take %llu pages, more than can be numbered", r->sequences,
             (unsigned long long)r->context_tokens, (unsigned long long)pages);
-    p->pages_total = (uint32_t)pages;
+    strata__layout_set_pages(p, (uint32_t)pages_of(r->context_tokens, r->page_tokens));
     return check_policy(r, p->geometry.layer_count);
 }
 

@@ -41,8 +41,8 @@ typedef struct strata__layout_problem {
     uint64_t decode_host_bytes; /* of the host region of decoding */
     uint64_t expert_bytes;      /* slots of all experts of all layers */
     uint64_t largest_slot_bytes;
-    uint64_t state_bytes; /* of all layers, both copies of all sequences */
-    uint32_t pages_per_sequence;
+    uint64_t state_bytes;        /* of all layers, both copies of all sequences */
+    uint32_t pages_per_sequence; /* see strata__layout_set_pages() */
     uint32_t pages_total;
     uint32_t expert_layers;
     uint32_t class_count;
@@ -61,6 +61,9 @@ typedef struct strata__layout_problem {
 strata_status strata__layout_problem_init(strata__layout_problem *problem,
                                           const strata__allocator *allocator,
                                           const strata__layout_input *input);
+
+/* Pages of a sequence, and of all together as the request has them. */
+void strata__layout_set_pages(strata__layout_problem *problem, uint32_t pages_per_sequence);
 
 /* Bytes rounded up to the device's alignment; the bounds of a problem rule out an overflow. */
 uint64_t strata__layout_align(const strata__layout_problem *problem, uint64_t bytes);

@@ -110,8 +110,7 @@ static bool pages_fit(strata__planner *planner, uint64_t pages)
     strata__layout_problem *p = planner->problem;
     const strata__layout_request asked = p->request;
     bool fits;
-    p->pages_per_sequence = (uint32_t)pages;
-    p->pages_total = (uint32_t)pages * asked.sequences;
+    strata__layout_set_pages(p, (uint32_t)pages);
     p->request.context_tokens = pages * asked.page_tokens;
     p->request.prompt_tokens = smaller(asked.prompt_tokens, p->request.context_tokens);
     p->request.chunk_tokens = smaller(asked.chunk_tokens, p->request.context_tokens);

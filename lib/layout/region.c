@@ -109,7 +109,7 @@ static void place_state(const strata__layout_problem *problem, strata__carver *c
 void strata__layout_place_session(const strata__layout_problem *problem, strata__carver *carver,
                                   strata__layout *layout)
 {
-    uint64_t start = carver->end;
+    uint64_t start = carver->end, table_bytes;
     for (uint32_t i = 0; i < problem->geometry.tensor_count; ++i) {
         uint64_t offset = 0;
         if (!problem->facts.host_addressable)
@@ -122,9 +122,9 @@ void strata__layout_place_session(const strata__layout_problem *problem, strata_
     place_kv(problem, carver, layout);
     add_session(layout, STRATA__BUFFER_KV_PAGES, start, carver->end - start, 1);
     start = carver->end;
-    strata__layout_carve(carver, 4ull * problem->pages_total);
-    add_session(layout, STRATA__BUFFER_PAGE_TABLE, start, 4ull * problem->pages_total,
-                problem->request.sequences);
+    table_bytes = 4ull * problem->pages_per_sequence * problem->request.sequences;
+    strata__layout_carve(carver, table_bytes);
+    add_session(layout, STRATA__BUFFER_PAGE_TABLE, start, table_bytes, problem->request.sequences);
     start = carver->end;
     place_state(problem, carver, layout);
     add_session(layout, STRATA__BUFFER_STATE, start, carver->end - start, 1);

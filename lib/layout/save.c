@@ -15,7 +15,7 @@
 
 static const char magic[8] = {'S', 'T', 'R', 'A', 'T', 'A', 'P', 'L'};
 
-enum { VERSION = 2, MAX_BYTES = 1 << 16 };
+enum { VERSION = 3, MAX_BYTES = 1 << 16 };
 
 /* A number of a structure: 4 or 8 bytes. */
 typedef struct field {
@@ -43,6 +43,7 @@ static const field request_fields[] = {
     R(expert_source),
     R(path),
     R(decode_rows),
+    R(kv_tokens),
     R(borrow),
 };
 

@@ -86,6 +86,7 @@ static void make_request(strata__plan_input *plan, const strata__geometry *geome
     out->prompt_tokens = options->prompt_tokens;
     out->chunk_tokens = options->chunk_tokens;
     out->sequences = options->sequence_count;
+    out->kv_tokens = options->kv_tokens;
     out->kv_format = options->kv_format;
     out->experts = options->experts;
     out->expert_source = 1;

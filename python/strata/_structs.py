@@ -237,6 +237,7 @@ class strata_plan_options(_Record):
         ("reserved0", c_uint32),
         ("decode_rows", c_uint32),
         ("reserved1", c_uint32),
+        ("kv_tokens", c_uint64),
     ]
 
 
@@ -281,6 +282,7 @@ class strata_plan_info(_Record):
         ("reserved0", c_uint32),
         ("decode_arena_bytes", c_uint64),
         ("decode_host_bytes", c_uint64),
+        ("kv_tokens", c_uint64),
     ]
 
 

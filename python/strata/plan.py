@@ -36,6 +36,8 @@ class PlanOptions(TypedDict, total=False):
     """Most rows of a step of decoding; 0: the library's default."""
     sequences: int
     """Sequences that the KV cache holds."""
+    kv_tokens: int
+    """Tokens that they hold together, shared ones counted once; 0: the context for each."""
     path: str
     """How experts are multiplied: "auto", "fp16", "fused,8:fp16"."""
     kv: str
@@ -72,6 +74,7 @@ class PlanInfo(NamedTuple):
     predicted_copied_bytes: int
     decode_rows: int
     decode_host_bytes: int
+    kv_tokens: int
 
 
 class PlanLayer(NamedTuple):
@@ -186,6 +189,7 @@ def native_options(options: PlanOptions) -> Any:
     plan.experts = choice("experts", options.get("experts", "auto"), _EXPERTS)
     plan.sequence_count = options.get("sequences", 1)
     plan.device_budget_bytes = options.get("budget", 0)
+    plan.kv_tokens = options.get("kv_tokens", 0)
     plan.host_budget_bytes = options.get("host_budget", 0)
     plan.context_tokens = options.get("context", 0)
     plan.prompt_tokens = options.get("prompt", 0)

@@ -247,6 +247,56 @@ static void room_is_asked_for(void **state)
     fixture_close(&f);
 }
 
+static uint64_t kv_tokens_of(const strata_session *session)
+{
+    strata_plan_info info = {.struct_size = sizeof info};
+    fixture_ok(strata_plan_info_get(strata_session_plan(session), &info));
+    return info.kv_tokens;
+}
+
+/* Four sequences of up to 100 tokens in three pages: a shared beginning counts once. */
+static void sequences_share_a_budget_of_pages(void **state)
+{
+    strata_plan_options plan = {
+        .struct_size = sizeof plan, .context_tokens = 100, .sequence_count = 4, .kv_tokens = 192};
+    strata_session_options options = {.struct_size = sizeof options, .plan_options = &plan};
+    strata_decode_request request;
+    const strata_decode_part part = {.sequence_id = 1, .token_count = 1, .tokens = tokens};
+    uint64_t reached;
+    fixture f, g;
+    (void)state;
+    open_usual(&f);
+    assert_int_equal(kv_tokens_of(f.session), 2 * 128);
+    g = f;
+    fixture_ok(strata_session_create(f.pack, &options, &g.session));
+    fixture_ok(strata_prefill_create(g.session, NULL, &g.prefill));
+    assert_int_equal(kv_tokens_of(g.session), 192);
+    fixture_ok(fixture_read(&g, 0, tokens, HELD, NULL)); /* two pages, the second partly filled */
+    for (int32_t to = 1; to < 4; to++)
+        fixture_ok(strata_session_share(g.session, 0, to, UINT64_MAX, &reached));
+    fixture_ok(fixture_read(&g, 2, tokens, 10, NULL)); /* gets the third */
+    assert_int_equal(fixture_read(&g, 1, tokens, 10, NULL), STRATA_ERR_CAPACITY);
+    fixture_text_has(
+        "sequence 1 needs 1 more KV pages of 64 tokens for 80 tokens; 0 of 3 are free");
+    strata_decode_request_init(&request, sizeof request);
+    request.parts = &part;
+    request.part_count = 1;
+    request.logits_mode = STRATA_LOGITS_NONE;
+    assert_int_equal(strata_session_decode(g.session, &request, NULL), STRATA_ERR_CAPACITY);
+    fixture_text_has("sequence 1 needs 1 more KV pages");
+    assert_int_equal(length_of(&g, 1), HELD);
+    empty(&g, 2);
+    fixture_ok(strata_session_decode(g.session, &request, NULL));
+    assert_int_equal(length_of(&g, 1), HELD + 1);
+    strata_prefill_destroy(g.prefill);
+    strata_session_destroy(g.session);
+    plan.kv_tokens = 99;
+    assert_int_equal(strata_session_create(f.pack, &options, &g.session),
+                     STRATA_ERR_INVALID_ARGUMENT);
+    fixture_text_has("kv tokens is 99");
+    fixture_close(&f);
+}
+
 /* From a callback, while a prompt is read. */
 static int32_t is_busy(void *user_data, const strata_progress *progress)
 {
@@ -313,6 +363,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_the_session_is_refused),
         cmocka_unit_test(files_are_named),
         cmocka_unit_test(room_is_asked_for),
+        cmocka_unit_test(sequences_share_a_budget_of_pages),
         cmocka_unit_test(not_while_a_prompt_is_read),
         cmocka_unit_test(nothing_is_null),
     };

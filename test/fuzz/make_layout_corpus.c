@@ -34,6 +34,7 @@ static strata__layout_input input_of(uint32_t seed, const uint8_t *layer_paths)
     input.request.experts = seed == 0 ? 0 : seed;
     input.request.decode_rows = seed;
     input.request.borrow = seed == 2;
+    input.request.kv_tokens = seed == 2 ? 700 : 0;
     input.request.layer_paths = seed == 1 ? layer_paths : NULL;
     return input;
 }

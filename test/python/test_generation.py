@@ -263,6 +263,18 @@ class StateTest(SessionCase):
             self.session.fork(1)
         self.assertEqual(caught.exception.status, constants.ERR_STATE)
 
+    def test_a_budget_of_pages(self):
+        with strata.Session(self.pack, context=128, sequences=8, kv_tokens=192) as session:
+            with strata.Plan(self.pack, context=128, sequences=8, kv_tokens=192) as plan:
+                self.assertEqual(plan.info.kv_tokens, 192)
+            session.prefill(list(range(70)), logits="none")
+            for to in range(1, 8):
+                session.fork(to)
+            session.decode([1], sequence=1)
+            with self.assertRaises(strata.StrataError) as caught:
+                session.decode([1], sequence=2)
+            self.assertEqual(caught.exception.status, constants.ERR_CAPACITY)
+
     def test_save_and_restore(self):
         self.session.prefill(PROMPT[:20], logits="none")
         saved = self.session.save()

@@ -203,6 +203,8 @@ void fixture_random(layout_fixture *f, uint64_t *seed)
     if (fixture_next(seed, 0, 1))
         f->input.request.path =
             (uint32_t)(fixture_next(seed, 0, 1) ? STRATA__LAYOUT_FP16 : STRATA__LAYOUT_DIRECT);
+    if (fixture_next(seed, 0, 2) == 0)
+        f->input.request.kv_tokens = f->input.request.context_tokens + fixture_next(seed, 0, 700);
 }
 
 void fixture_ok(strata_status status)

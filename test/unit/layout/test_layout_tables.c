@@ -89,6 +89,34 @@ static void session_sizes(void **state)
     }
 }
 
+/* Sequences that share their pages have fewer of them; the table stays as large as it can be. */
+static void pages_of_all_sequences_together(void **state)
+{
+    static const struct {
+        uint64_t kv_tokens;
+        uint32_t pages;
+    } cases[] = {{0, 12}, {130, 3}, {192, 3}, {193, 4}, {700, 11}, {10000, 12}, {UINT64_MAX, 12}};
+    (void)state;
+    for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+        layout_fixture f;
+        strata__layout_choice choice = {.chunk_tokens = 10};
+        strata__layout *l;
+        fixture_small(&f, 1);
+        f.input.request.context_tokens = 130;
+        f.input.request.sequences = 4;
+        f.input.request.kv_format = STRATA__LAYOUT_KV_F32;
+        f.input.request.kv_tokens = cases[i].kv_tokens;
+        l = fixture_build(&f, &choice);
+        assert_int_equal(l->pages_per_sequence, 3);
+        assert_int_equal(l->pages_total, cases[i].pages);
+        assert_int_equal(strata__layout_find_session(l, STRATA__BUFFER_KV_PAGES)->bytes,
+                         2 * cases[i].pages * l->layers[0].page_bytes);
+        assert_int_equal(strata__layout_find_session(l, STRATA__BUFFER_PAGE_TABLE)->bytes,
+                         4 * 3 * 4);
+        strata__layout_destroy(l);
+    }
+}
+
 static void a_device_that_reads_host_memory_gets_no_copies(void **state)
 {
     layout_fixture f;
@@ -303,6 +331,7 @@ int main(void)
         cmocka_unit_test(every_thing_has_a_name_of_its_own),
         cmocka_unit_test(look_ups_answer_nothing_beyond_the_tables),
         cmocka_unit_test(session_sizes),
+        cmocka_unit_test(pages_of_all_sequences_together),
         cmocka_unit_test(a_device_that_reads_host_memory_gets_no_copies),
         cmocka_unit_test(segments_have_room_for_every_tile),
         cmocka_unit_test(a_loan_is_part_of_the_cache),
