@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "session/decode.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -145,15 +144,6 @@ static strata_status check_request(strata__round *r)
     return status == STRATA_OK ? check_logits(r) : status;
 }
 
-/* Waits for the device; the text of the failure that led here stays. */
-static void drain(strata_session *session, strata_status status)
-{
-    char text[512];
-    snprintf(text, sizeof text, "%s", strata__error_text());
-    if (session->device->ops->stream_synchronize(session->device, session->stream) != STRATA_OK)
-        (void)strata__fail(status, "%s", text);
-}
-
 /* Where the host does not see the launches: one a layer. */
 static void count_experts(const strata__round *r)
 {
@@ -171,11 +161,9 @@ static void finish(strata__round *r, strata_status status, uint64_t begin_ns)
     strata_decode_result *out = r->result;
     if (status != STRATA_OK) {
         /* Nothing of the step may be in flight when its pages are given away. */
-        drain(session, status);
+        strata__session_drain(session, status);
         strata__decode_forget(session);
     }
-    if (status == STRATA_ERR_DEVICE_LOST)
-        session->lost = true;
     for (uint32_t i = 0; i < r->request->part_count; ++i) {
         const strata__step_part *part = &r->parts[i];
         out->sequence_tokens[i] = part->position + (status == STRATA_OK ? part->rows : 0);

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Builds and runs the GPU suite from the tree, on a machine with a GPU and the CUDA toolkit.
 #
-#   test/gpu/run.sh STAGE...      build kernels attention int8 session streaming decode sanitizer bench
+#   test/gpu/run.sh STAGE...      build kernels attention int8 session streaming decode state sanitizer
+#                           bench
 #
 # Needs nvcc, gcc, meson and ninja, nothing else; installs nothing. Each stage takes less than eight
 # minutes and ends with its exit code: 0 right, 77 nothing to run on.
@@ -78,6 +79,18 @@ stage_decode() {
     test/gpu/decode.sh "$build" ${PARTS:-}
 }
 
+# Forks, cuts and saved sequences; also on the pack of the decode stage where it has been made.
+stage_state() {
+    local pack=${PACKS:-/dev/shm/strata-packs}/iq2_xs.gguf
+    [ -x "$build/state_check" ] ||
+        gcc -O2 -Iinclude test/gpu/state_check.c -o "$build/state_check" -L"$build/lib" -lstrata \
+            -Wl,-rpath,"$PWD/$build/lib"
+    "$build/state_check" examples/models/strata-chapters.gguf cuda:0 0 2000 64 "$build/saved"
+    [ -f "$pack" ] || return 0
+    "$build/state_check" "$pack" cuda:0 0 4096 32 "$build/saved" &&
+        "$build/state_check" "$pack" cuda:0 $((8 << 30)) 4096 32 "$build/saved"
+}
+
 # A small case of everything under the checker; a finding is a failure.
 stage_sanitizer() {
     command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer"; return 77; }
@@ -94,7 +107,7 @@ stage_bench() {
     "$build/check_int8" bench $seed
 }
 
-[ $# -gt 0 ] || { sed -n '3,14s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '3,15s/^# \{0,1\}//p' "$0"; exit 2; }
 for stage in "$@"; do
     echo "=== $stage"
     code=0

@@ -20,7 +20,7 @@
 #include "session/state.h"
 #include "support/tiny_pack.h"
 
-enum { COUNT = 150, FORK = 100, CHUNK = 50, VOCABULARY = 96, SEQUENCES = 3 };
+enum { COUNT = 150, FORK = 100, CHUNK = 50, VOCABULARY = 96, SEQUENCES = 3, STEPS = 10 };
 
 static void ok(strata_status status)
 {
@@ -43,7 +43,8 @@ typedef struct bench {
     strata_plan_options plan;
     int32_t texts[2][COUNT];
     float expected[2][COUNT * VOCABULARY];
-    strata__device *device; /* of the session; NULL: the CPU */
+    float decoded[2][STEPS * VOCABULARY]; /* from FORK on, a token a step */
+    strata__device *device;               /* of the session; NULL: the CPU */
     strata_session *session;
     strata_prefill *prefill;
 } bench;
@@ -111,6 +112,46 @@ static void share(bench *b, int32_t from, int32_t to, uint64_t tokens)
     assert_int_equal(reached, tokens);
 }
 
+/* One step of `count` sequences: a token each, the next of its text. */
+static strata_status step(bench *b, const int32_t *sequences, const int *texts, uint32_t count,
+                          float *out)
+{
+    strata_decode_part parts[SEQUENCES];
+    strata_decode_request request = {.struct_size = sizeof request, .parts = parts};
+    strata_decode_result result = {0};
+    request.part_count = count;
+    request.logits = out;
+    request.logits_capacity = (uint64_t)count * VOCABULARY;
+    request.logits_mode = STRATA_LOGITS_LAST;
+    for (uint32_t i = 0; i < count; ++i) {
+        uint64_t length;
+        ok(strata__session_length(b->session, sequences[i], &length));
+        parts[i] = (strata_decode_part){sequences[i], 1, &b->texts[texts[i]][length]};
+    }
+    return strata__session_decode(b->session, &request, &result);
+}
+
+/* A step of sequences that have `at` tokens beyond FORK gives what each of them would give alone. */
+static void steps_on(bench *b, const int32_t *sequences, const int *texts, uint32_t count,
+                     uint32_t at)
+{
+    float logits[SEQUENCES * VOCABULARY] = {0};
+    ok(step(b, sequences, texts, count, logits));
+    for (uint32_t i = 0; i < count; ++i)
+        assert_memory_equal(logits + i * VOCABULARY, b->decoded[texts[i]] + at * VOCABULARY,
+                            VOCABULARY * sizeof logits[0]);
+}
+
+static void decode_alone(bench *b)
+{
+    for (int text = 0; text < 2; ++text) {
+        const int32_t sequence = text;
+        cut(b, sequence, FORK);
+        for (uint32_t i = 0; i < STEPS; ++i)
+            ok(step(b, &sequence, &text, 1, b->decoded[text] + i * VOCABULARY));
+    }
+}
+
 static void bench_open(bench *b, uint32_t kv_format)
 {
     strata_context_options options = {.struct_size = sizeof options};
@@ -143,6 +184,7 @@ static void bench_open(bench *b, uint32_t kv_format)
         ok(append(b, text, text, 0, COUNT, b->expected[text]));
     assert_memory_not_equal(b->expected[0] + FORK * VOCABULARY, b->expected[1] + FORK * VOCABULARY,
                             VOCABULARY * sizeof(float));
+    decode_alone(b);
     close_session(b);
 }
 
@@ -246,6 +288,40 @@ static void saved_sequences_go_on(void **state)
     everywhere(save_and_restore);
 }
 
+/* Two texts and a copy of one, from one beginning; one is saved and restored on the way. */
+static void fork_and_decode(bench *b)
+{
+    const int32_t sequences[] = {0, 1, 2}, last = 1;
+    const int texts[] = {0, 1, 0}, second = 1;
+    uint64_t bytes;
+    uint8_t *saved;
+    goes_on(b, 0, 0, 0, FORK);
+    share(b, 0, 1, FORK);
+    share(b, 0, 2, FORK);
+    for (uint32_t i = 0; i < 4; ++i)
+        steps_on(b, sequences, texts, SEQUENCES, i);
+    saved = save(b, 1, &bytes);
+    cut(b, 0, 0);
+    ok(strata__session_restore_memory(b->session, 0, saved, bytes));
+    free(saved);
+    for (uint32_t i = 4; i < STEPS; ++i)
+        steps_on(b, &last, &second, 1, i);
+    cut(b, 2, FORK + 2);
+    for (uint32_t i = 2; i < 4; ++i)
+        steps_on(b, sequences + 2, texts, 1, i);
+    for (uint32_t i = 4; i < STEPS; ++i)
+        steps_on(b, (const int32_t[]){2, 0}, texts, 2, i);
+    for (int32_t i = 0; i < SEQUENCES; ++i)
+        cut(b, i, 0);
+    assert_int_equal(b->session->kv.free_count, b->session->kv.page_count);
+}
+
+static void forked_sequences_decode_on(void **state)
+{
+    (void)state;
+    everywhere(fork_and_decode);
+}
+
 /* Saved on one device, and restored on the other, from a file. */
 static void files_are_of_no_device(void **state)
 {
@@ -298,6 +374,23 @@ static strata_status try_append(bench *b, const fault_case *c)
     return status;
 }
 
+/* As above, decoded in one step with a sequence that has the page too. */
+static strata_status try_step(bench *b, const fault_case *c)
+{
+    const int32_t sequences[] = {1, 2};
+    const int texts[] = {0, 1};
+    float logits[2 * VOCABULARY] = {0};
+    uint64_t reached;
+    strata_status status;
+    (void)c;
+    ok(strata__session_share(b->session, 1, 2, FORK, &reached));
+    status = step(b, sequences, texts, 2, logits);
+    if (status == STRATA_OK)
+        assert_memory_equal(logits, b->decoded[0], VOCABULARY * sizeof logits[0]);
+    cut(b, 2, 0);
+    return status;
+}
+
 /* With the n-th call of a kind failing; the sequences that are not the attempt's are unharmed. */
 static strata_status fail_once(bench *b, const fault_case *c, uint32_t fault, uint64_t n,
                                strata_status (*attempt)(bench *b, const fault_case *c))
@@ -322,7 +415,8 @@ static strata_status fail_once(bench *b, const fault_case *c, uint32_t fault, ui
     assert_int_equal(length, 0);
     assert_int_equal(b->session->kv.sequences[2].pages, 0);
     goes_on(b, 1, 0, FORK, FORK + 10);
-    ok(attempt == try_append ? STRATA_OK : attempt(b, c));
+    if (attempt == try_save || attempt == try_restore)
+        ok(attempt(b, c));
     return status;
 }
 
@@ -353,6 +447,7 @@ static void what_fails_leaves_sequences_alone(void **state)
     assert_true(fail_each(&b, &c, try_restore) > 5);
     goes_on(&b, 2, 0, FORK, COUNT);
     assert_true(fail_each(&b, &c, try_append) > 5);
+    assert_true(fail_each(&b, &c, try_step) > 5);
     goes_on(&b, 0, 1, FORK, COUNT);
     free(c.out);
     free(c.saved);
@@ -389,6 +484,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared_and_cut_sequences_go_on),
         cmocka_unit_test(saved_sequences_go_on),
+        cmocka_unit_test(forked_sequences_decode_on),
         cmocka_unit_test(files_are_of_no_device),
         cmocka_unit_test(what_fails_leaves_sequences_alone),
         cmocka_unit_test(refusals),
