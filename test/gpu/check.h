@@ -249,6 +249,9 @@ int check_dense(const suite &s);
 int check_experts(const suite &s);
 int check_rows(const suite &s);
 int check_routing(const suite &s);
+int check_few(const suite &s);
+int check_graph();
 void bench_kernels(const suite &s);
+void bench_decode(const suite &s);
 
 #endif

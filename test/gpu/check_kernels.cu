@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check_kernels [check] [small] [bench] [seed=N] [level=80|0]
- * [only=decoders,dense,experts,rows,routing]
+ * check_kernels [check] [small] [bench] [decode] [seed=N] [level=80|0]
+ * [only=decoders,dense,experts,rows,routing,few,graph]
  *
  * Checks and times the CUDA kernels, at both levels: those of sm_80 alone and the best of the
  * device. Exit code 0: all right, 1: something is wrong, 2: no answer, 77: no device.
@@ -42,6 +42,10 @@ static int run_checks(const suite &s, const std::string &only)
         failures += check_dense(s);
     if (asked(only, "experts"))
         failures += check_experts(s);
+    if (asked(only, "few"))
+        failures += check_few(s);
+    if (asked(only, "graph"))
+        failures += check_graph();
     std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     printf("== level %u: %d failures, %.1f s\n", s.level, failures, seconds.count());
     return failures;
@@ -49,7 +53,7 @@ static int run_checks(const suite &s, const std::string &only)
 
 int main(int argc, char **argv)
 {
-    bool check = false, bench = false, small = false;
+    bool check = false, bench = false, decode = false, small = false;
     uint64_t seed = (uint64_t)std::chrono::steady_clock::now().time_since_epoch().count() % 1000000;
     std::string only;
     std::vector<uint32_t> levels = {80, 0};
@@ -57,6 +61,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         check |= !strcmp(argv[i], "check");
         bench |= !strcmp(argv[i], "bench");
+        decode |= !strcmp(argv[i], "decode");
         small |= !strcmp(argv[i], "small");
         if (!strncmp(argv[i], "seed=", 5))
             seed = strtoull(argv[i] + 5, nullptr, 10);
@@ -75,6 +80,8 @@ int main(int argc, char **argv)
             failures += run_checks(s, only);
         if (bench)
             bench_kernels(s);
+        if (decode && level == 0)
+            bench_decode(s);
         s.kernels->ops->destroy(s.kernels);
     }
     return failures ? 1 : 0;

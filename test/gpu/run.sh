@@ -43,7 +43,8 @@ stage_build() {
             objects=$(ls "$build"/gpu/*.o | grep -v -e check_attention -e check_int8)
         # shellcheck disable=SC2086
         g++ -o "$build/$program" $objects -Wl,--start-group $archives \
-            "$build/lib/base/libstrata-base.a" -Wl,--end-group \
+            "$build/lib/device/libstrata-device.a" "$build/lib/base/libstrata-base.a" \
+            -Wl,--end-group \
             -L"$(dirname "$(dirname "$nvcc")")/lib64" -lcudart_static -lpthread -ldl -lrt -lm
     done
 }
@@ -103,6 +104,7 @@ stage_sanitizer() {
 
 stage_bench() {
     "$build/check_kernels" bench $seed
+    "$build/check_kernels" decode $seed
     "$build/check_attention" time
     "$build/check_int8" bench $seed
 }

@@ -86,7 +86,7 @@ extern "C" strata_status strata__cuda_attention(const strata__cuda_state *state,
         return status;
     status = launch(state, stream, args);
     if (status == STRATA_OK && args->split_keys)
-        status = strata__cuda_attention_merge(stream, args);
+        status = strata__cuda_attention_merge(state, stream, args);
     return status;
 }
 

@@ -25,7 +25,8 @@ strata_status strata__cuda_attention_hopper(const strata__cuda_state *state, cud
 strata_status strata__cuda_attention_hopper_load(strata__cuda_state *state);
 
 /* The output of split attention from what its spans left in scratch. */
-strata_status strata__cuda_attention_merge(cudaStream_t stream, const strata__attention_args *args);
+strata_status strata__cuda_attention_merge(const strata__cuda_state *state, cudaStream_t stream,
+                                           const strata__attention_args *args);
 strata_status strata__cuda_attention_merge_load(void);
 
 strata_status strata__cuda_qkv_load(void);

@@ -5,6 +5,7 @@
 #include "attention_internal.h"
 #include "attention_partials.cuh"
 #include "attention_softmax.cuh"
+#include "launch.cuh"
 
 /* The row's place in its segment; every thread looks through the few segments of a step. */
 static __device__ __forceinline__ bool find_position(const strata__attention_args &args,
@@ -24,6 +25,8 @@ static __device__ __forceinline__ bool find_position(const strata__attention_arg
 static __global__ void merge_spans(const __grid_constant__ strata__attention_args args)
 {
     uint32_t row = blockIdx.x, head = blockIdx.y, position;
+    let_next_start();
+    wait_for_earlier();
     if (!find_position(args, row, &position))
         return;
     uint32_t first_key = args.window && position + 1 > args.window ? position + 1 - args.window : 0;
@@ -53,12 +56,12 @@ static __global__ void merge_spans(const __grid_constant__ strata__attention_arg
         args.out.scale[row] = 1.0f;
 }
 
-extern "C" strata_status strata__cuda_attention_merge(cudaStream_t stream,
+extern "C" strata_status strata__cuda_attention_merge(const strata__cuda_state *state,
+                                                      cudaStream_t stream,
                                                       const strata__attention_args *args)
 {
-    dim3 grid(args->rows, args->heads);
-    merge_spans<<<grid, args->kv.head_size / 2, 0, stream>>>(*args);
-    return strata__cuda_status(cudaGetLastError(), "merging the spans of attention");
+    return launch_overlapped(state, stream, merge_spans, dim3(args->rows, args->heads),
+                             args->kv.head_size / 2, 0, *args, "merging the spans of attention");
 }
 
 extern "C" strata_status strata__cuda_attention_merge_load(void)

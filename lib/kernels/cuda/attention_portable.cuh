@@ -15,6 +15,7 @@
 #include "attention_rows.cuh"
 #include "attention_softmax.cuh"
 #include "attention_stream.cuh"
+#include "launch.cuh"
 
 enum { PORTABLE_WARPS = 4, PORTABLE_THREADS = 128, NARROW_ROWS = 16, SCORE_PITCH = BLOCK_KEYS + 8 };
 
@@ -350,6 +351,8 @@ static __global__ void __launch_bounds__(PORTABLE_THREADS)
 {
     extern __shared__ __align__(128) char memory[];
     row_tile tile;
+    let_next_start();
+    wait_for_earlier();
     if (!place_tile(tile, args, NARROW_ROWS))
         return;
     if (args.split_keys && !keep_span(tile, args.split_keys))

@@ -9,15 +9,12 @@
 /* Packed rows up to which narrow tiles, which spread over more multiprocessors, are launched. */
 enum { NARROW_LIMIT = 64 };
 
-template <typename KERNEL>
-static strata_status launch_tiles(KERNEL *kernel, cudaStream_t stream, uint32_t tile_rows,
-                                  int shared_bytes, const strata__attention_args &args)
+static inline dim3 grid_of(uint32_t tile_rows, const strata__attention_args &args)
 {
     uint32_t packed = args.max_segment_rows * (args.heads / args.kv.kv_heads);
     uint32_t tiles = (packed + tile_rows - 1) / tile_rows;
-    dim3 grid(tiles * args.kv.kv_heads, args.segment_count, args.split_keys ? span_count(args) : 1);
-    kernel<<<grid, PORTABLE_THREADS, shared_bytes, stream>>>(args);
-    return strata__cuda_status(cudaGetLastError(), "launching attention");
+    return dim3(tiles * args.kv.kv_heads, args.segment_count,
+                args.split_keys ? span_count(args) : 1);
 }
 
 /*
@@ -44,19 +41,21 @@ template <int FORMAT, int HD, int MT>
 static strata_status launch_wide(cudaStream_t stream, const strata__attention_args &args)
 {
     static_assert(wide_bytes<FORMAT, HD, MT>() <= PORTABLE_SHARED_BYTES, "a block may have 99 KB");
-    return launch_tiles(attention_wide<FORMAT, HD, MT>, stream, PORTABLE_WARPS * MT * 16,
-                        wide_bytes<FORMAT, HD, MT>(), args);
+    attention_wide<FORMAT, HD, MT><<<grid_of(PORTABLE_WARPS * MT * 16, args), PORTABLE_THREADS,
+                                     wide_bytes<FORMAT, HD, MT>(), stream>>>(args);
+    return strata__cuda_status(cudaGetLastError(), "launching attention");
 }
 
 template <int FORMAT, int HD>
-static strata_status launch_head([[maybe_unused]] const strata__cuda_state *state,
-                                 cudaStream_t stream, const strata__attention_args &args)
+static strata_status launch_head(const strata__cuda_state *state, cudaStream_t stream,
+                                 const strata__attention_args &args)
 {
     static_assert(narrow_bytes<FORMAT, HD>() <= PORTABLE_SHARED_BYTES, "a block may have 99 KB");
     uint32_t packed = args.max_segment_rows * (args.heads / args.kv.kv_heads);
     if (args.split_keys || packed <= NARROW_LIMIT)
-        return launch_tiles(attention_narrow<FORMAT, HD>, stream, NARROW_ROWS,
-                            narrow_bytes<FORMAT, HD>(), args);
+        return launch_overlapped(state, stream, attention_narrow<FORMAT, HD>,
+                                 grid_of(NARROW_ROWS, args), PORTABLE_THREADS,
+                                 narrow_bytes<FORMAT, HD>(), args, "launching attention");
     if constexpr (!has_small_tile<FORMAT, HD>())
         return launch_wide<FORMAT, HD, 2>(stream, args);
     else if constexpr (!has_large_tile<FORMAT, HD>())

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of CUDA kernels: facts, creation, and the way from the interface to the launches. */
 #include "base/cuda_code.h"
+#include "kernels/cuda/few.h"
 #include "kernels/cuda/int8.h"
 
 namespace
@@ -40,23 +41,20 @@ STRATA__OPERATION(gate_up)
 STRATA__OPERATION(down)
 STRATA__OPERATION(combine)
 
+#define STRATA__COMPOSED(name)                                                                     \
+    strata_status name(strata__kernels *kernels, void *stream, const strata__##name##_args *args)  \
+    {                                                                                              \
+        return strata__cuda_##name(kernels, &reinterpret_cast<cuda_kernels *>(kernels)->state,     \
+                                   static_cast<cudaStream_t>(stream), args);                       \
+    }
+
+STRATA__COMPOSED(project)
+STRATA__COMPOSED(route)
+STRATA__COMPOSED(experts)
+
 const strata__kernels_ops operations = {
-    destroy,
-    embed,
-    norm,
-    dense,
-    qkv,
-    attention,
-    router,
-    select,
-    group,
-    activate,
-    gate_up,
-    down,
-    combine,
-    strata__compose_project,
-    strata__compose_route,
-    strata__compose_experts,
+    destroy, embed,    norm,    dense, qkv,     attention, router, select,
+    group,   activate, gate_up, down,  combine, project,   route,  experts,
 };
 
 strata_status read_state(const strata__cuda_kernels_options *options, strata__cuda_state *state)
@@ -97,6 +95,8 @@ strata_status load(strata__cuda_state *state)
     if (status == STRATA_OK && state->hopper_products)
         status = strata__cuda_product_sm90_load();
 #endif
+    if (status == STRATA_OK)
+        status = strata__few_load(state);
     return status == STRATA_OK ? strata__cuda_attention_load(state) : status;
 }
 

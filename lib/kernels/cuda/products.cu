@@ -10,6 +10,7 @@
  * Dense products of at most DIRECT_ROWS rows read the blocks in place, others are decoded: the bits
  * of a row depend on that, and on nothing else of the rows around it.
  */
+#include "kernels/cuda/few.h"
 #include "kernels/cuda/int8.h"
 
 namespace
@@ -268,6 +269,8 @@ strata_status strata__cuda_dense(const strata__cuda_state *state, cudaStream_t s
     strata_status status = job_status(job);
     if (status != STRATA_OK || args->rows == 0)
         return status;
+    if (strata__few_takes_dense(args))
+        return strata__cuda_few_dense(state, stream, args);
     return args->rows <= DIRECT_ROWS ? run_direct(job) : run_decoded(job);
 }
 

@@ -6,6 +6,7 @@
 #include <cuda_fp16.h>
 
 #include "attention_internal.h"
+#include "launch.cuh"
 
 enum { QKV_WARPS = 8, QKV_THREADS = QKV_WARPS * 32, MAX_HEAD_SIZE = 256 };
 
@@ -415,6 +416,8 @@ static __global__ void __launch_bounds__(QKV_THREADS)
     row_place place;
     float first[N] = {};
     uint32_t warp = threadIdx.x >> 5, count = args.heads + 2 * args.kv.kv_heads;
+    let_next_start();
+    wait_for_earlier();
     if (warp < count)
         load_head<N>(first, head_source(args, blockIdx.x, warp, 32 * N), args.clamp);
     if (!find_place(args, blockIdx.x, shared, place))
@@ -462,19 +465,16 @@ static strata_status check_qkv(const strata__qkv_args *args)
 extern "C" strata_status strata__cuda_qkv(const strata__cuda_state *state, cudaStream_t stream,
                                           const strata__qkv_args *args)
 {
-    (void)state;
     strata_status status = check_qkv(args);
     if (status != STRATA_OK || args->rows == 0)
         return status;
-    if (args->kv.head_size == 64)
-        qkv_rows<2><<<args->rows, QKV_THREADS, 0, stream>>>(*args);
-    else if (args->kv.head_size == 96)
-        qkv_rows<3><<<args->rows, QKV_THREADS, 0, stream>>>(*args);
-    else if (args->kv.head_size == 128)
-        qkv_rows<4><<<args->rows, QKV_THREADS, 0, stream>>>(*args);
-    else
-        qkv_rows<8><<<args->rows, QKV_THREADS, 0, stream>>>(*args);
-    return strata__cuda_status(cudaGetLastError(), "launching qkv");
+    uint32_t size = args->kv.head_size;
+    void (*kernel)(strata__qkv_args) = size == 64    ? qkv_rows<2>
+                                       : size == 96  ? qkv_rows<3>
+                                       : size == 128 ? qkv_rows<4>
+                                                     : qkv_rows<8>;
+    return launch_overlapped(state, stream, kernel, dim3(args->rows), QKV_THREADS, 0, *args,
+                             "launching qkv");
 }
 
 extern "C" strata_status strata__cuda_qkv_load(void)

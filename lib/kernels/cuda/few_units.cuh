@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Weights as tensor cores take them without rounding: eight consecutive values of a block in shared
+ * memory become halves that stand for code * sub-scale, both small integers, so that the product is
+ * exact; the block's own scale is applied to the sums. value = scale * (unit [+ low]) + minimum *
+ * minimum unit. Every format has such a form but F32 and BF16.
+ */
+#ifndef STRATA_KERNELS_CUDA_FEW_UNITS_CUH
+#define STRATA_KERNELS_CUDA_FEW_UNITS_CUH
+
+#include "kernels/cuda/codebooks.cuh"
+#include "kernels/cuda/decode.cuh"
+
+/* Formats of this kind, once each. */
+#define STRATA__FOR_EACH_UNIT_FORMAT(X)                                                            \
+    X(STRATA__F16)                                                                                 \
+    X(STRATA__Q4_0)                                                                                \
+    X(STRATA__Q4_1)                                                                                \
+    X(STRATA__Q5_0)                                                                                \
+    X(STRATA__Q5_1)                                                                                \
+    X(STRATA__Q8_0)                                                                                \
+    X(STRATA__Q2_K)                                                                                \
+    X(STRATA__Q3_K)                                                                                \
+    X(STRATA__Q4_K)                                                                                \
+    X(STRATA__Q5_K)                                                                                \
+    X(STRATA__Q6_K)                                                                                \
+    X(STRATA__IQ2_XXS)                                                                             \
+    X(STRATA__IQ2_XS)                                                                              \
+    X(STRATA__IQ3_XXS)                                                                             \
+    X(STRATA__IQ1_S)                                                                               \
+    X(STRATA__IQ4_NL)                                                                              \
+    X(STRATA__IQ3_S)                                                                               \
+    X(STRATA__IQ2_S)                                                                               \
+    X(STRATA__IQ4_XS)                                                                              \
+    X(STRATA__IQ1_M)                                                                               \
+    X(STRATA__MXFP4)                                                                               \
+    X(STRATA__Q2_0)
+
+/* Halves in pairs: value 2 i of eight is the low half of word i. */
+struct unit8 {
+    uint32_t value[4];
+    uint32_t low[4];  /* formats with HAS_LOW: added to value */
+    uint32_t minimum; /* formats with HAS_MINIMUM: the same half twice */
+};
+
+template <int FORMAT> struct unit_form {
+    static constexpr uint32_t VALUES = FORMAT == STRATA__F16 ? 256 : block_shape<FORMAT>::VALUES;
+    /* Steps of 32 values that one scale serves. */
+    static constexpr uint32_t SCALE_STEPS = FORMAT == STRATA__IQ4_XS ? 1 : VALUES / 32;
+    static constexpr bool HAS_LOW = FORMAT == STRATA__Q6_K;
+    static constexpr bool HAS_MINIMUM = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1 ||
+                                        FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q4_K ||
+                                        FORMAT == STRATA__Q5_K;
+};
+
+/* Loads from shared memory; words at any address. */
+static __device__ __forceinline__ uint32_t staged_u8(const uint8_t *p)
+{
+    return *p;
+}
+
+static __device__ __forceinline__ uint32_t staged_u16(const uint8_t *p)
+{
+    return *reinterpret_cast<const uint16_t *>(p);
+}
+
+static __device__ __forceinline__ uint32_t staged_u32(const uint8_t *p)
+{
+    return staged_u16(p) | staged_u16(p + 2) << 16;
+}
+
+static __device__ __forceinline__ float staged_half(const uint8_t *p)
+{
+    return float_of_half(staged_u16(p));
+}
+
+template <int COUNT>
+static __device__ __forceinline__ void staged_words(const uint8_t *p, uint32_t (&words)[COUNT])
+{
+    uint32_t misplaced = (uint32_t) reinterpret_cast<uintptr_t>(p) & 3, shift = misplaced * 8;
+    const uint32_t *from = reinterpret_cast<const uint32_t *>(p - misplaced);
+    uint32_t last = from[0];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        uint32_t next = from[i + 1];
+        words[i] = __funnelshift_r(last, next, shift);
+        last = next;
+    }
+}
+
+static __device__ __forceinline__ code8 staged_code8(const uint8_t *p)
+{
+    uint32_t words[2];
+    staged_words<2>(p, words);
+    return {words[0], words[1]};
+}
+
+static __device__ __forceinline__ uint32_t subtract_halves(uint32_t a, uint32_t b)
+{
+    __half2 c = __hsub2(*reinterpret_cast<__half2 *>(&a), *reinterpret_cast<__half2 *>(&b));
+    return *reinterpret_cast<uint32_t *>(&c);
+}
+
+static __device__ __forceinline__ uint32_t multiply_halves(uint32_t a, uint32_t b)
+{
+    __half2 c = __hmul2(*reinterpret_cast<__half2 *>(&a), *reinterpret_cast<__half2 *>(&b));
+    return *reinterpret_cast<uint32_t *>(&c);
+}
+
+/* The half of an integer below 1024, twice. */
+static __device__ __forceinline__ uint32_t twice(uint32_t integer)
+{
+    return subtract_halves(integer * 0x10001u | 0x64006400u, 0x64006400u);
+}
+
+/* Bytes less `bias`: 0x6400 | byte is the half 1024 + byte. */
+static __device__ __forceinline__ void code_units(code8 codes, uint32_t bias, uint32_t (&v)[4])
+{
+    uint32_t shift = (0x6400u + bias) * 0x10001u;
+    v[0] = subtract_halves(__byte_perm(codes.low, 0x64646464u, 0x4140), shift);
+    v[1] = subtract_halves(__byte_perm(codes.low, 0x64646464u, 0x4342), shift);
+    v[2] = subtract_halves(__byte_perm(codes.high, 0x64646464u, 0x4140), shift);
+    v[3] = subtract_halves(__byte_perm(codes.high, 0x64646464u, 0x4342), shift);
+}
+
+static __device__ __forceinline__ void scale_units(uint32_t factor, uint32_t (&v)[4])
+{
+    uint32_t both = twice(factor);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        v[i] = multiply_halves(v[i], both);
+}
+
+/* Negates the values whose bit is set. */
+static __device__ __forceinline__ void sign_units(uint32_t signs, uint32_t (&v)[4])
+{
+    uint32_t both = signs | signs << 15;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        v[i] ^= both << (15 - 2 * i) & 0x80008000u;
+}
+
+/* Codes of formats with 32 values a block and those of Q2_0. */
+template <int FORMAT>
+static __device__ __forceinline__ void small_block_units(const uint8_t *block, uint32_t part,
+                                                         unit8 &u)
+{
+    if constexpr (FORMAT == STRATA__Q8_0) {
+        code8 codes = staged_code8(block + 2 + 8 * part);
+        code_units({codes.low ^ 0x80808080u, codes.high ^ 0x80808080u}, 128, u.value);
+    } else if constexpr (FORMAT == STRATA__Q2_0) {
+        uint32_t word = staged_u16(block + 2 + 2 * part);
+        code_units({spread_pairs(word), spread_pairs(word >> 8)}, 1, u.value);
+    } else {
+        constexpr bool OFFSET = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1;
+        constexpr bool FIFTH = FORMAT == STRATA__Q5_0 || FORMAT == STRATA__Q5_1;
+        constexpr uint32_t MASK_AT = FORMAT == STRATA__MXFP4 ? 1 : OFFSET ? 4 : 2;
+        constexpr uint32_t CODES_AT = MASK_AT + (FIFTH ? 4 : 0);
+        code8 codes = nibbles_of(staged_code8(block + CODES_AT + 8 * (part & 1)), part >> 1);
+        if (FIFTH) {
+            uint32_t mask = staged_u8(block + MASK_AT + part);
+            codes.low |= spread_fifth_bits(mask);
+            codes.high |= spread_fifth_bits(mask >> 4);
+        }
+        if (FORMAT == STRATA__IQ4_NL)
+            codes = look_up_iq4(codes);
+        if (FORMAT == STRATA__MXFP4)
+            codes = look_up_mxfp4(codes);
+        constexpr bool TABLE = FORMAT == STRATA__IQ4_NL || FORMAT == STRATA__MXFP4;
+        code_units(codes, TABLE ? 128 : OFFSET ? 0 : FIFTH ? 16 : 8, u.value);
+        if (OFFSET)
+            u.minimum = 0x3c003c00u;
+    }
+}
+
+/* 6-bit scale and minimum of group `g` of Q4_K and Q5_K. */
+static __device__ __forceinline__ void staged_scale_minimum(const uint8_t *packed, uint32_t g,
+                                                            uint32_t *scale, uint32_t *minimum)
+{
+    if (g < 4) {
+        *scale = staged_u8(packed + g) & 63;
+        *minimum = staged_u8(packed + 4 + g) & 63;
+    } else {
+        uint32_t both = staged_u8(packed + 4 + g);
+        *scale = (both & 15) | (staged_u8(packed + g - 4) >> 2 & 0x30);
+        *minimum = both >> 4 | (staged_u8(packed + g) >> 2 & 0x30);
+    }
+}
+
+/* The K formats: 256 values, part 0 to 31. */
+template <int FORMAT>
+static __device__ __forceinline__ void k_units(const uint8_t *block, uint32_t part, unit8 &u)
+{
+    if constexpr (FORMAT == STRATA__Q2_K) {
+        uint32_t packed_at = 16 + 32 * (part / 16) + 8 * (part % 4);
+        uint32_t scale = staged_u8(block + part / 2);
+        code_units(pairs_of(staged_code8(block + packed_at), 2 * (part % 16 / 4)), 0, u.value);
+        scale_units(scale & 15, u.value);
+        u.minimum = twice(scale >> 4);
+    } else if constexpr (FORMAT == STRATA__Q3_K) {
+        uint32_t j = part / 4, i = 8 * (part % 4), g = part / 2;
+        code8 codes = pairs_of(staged_code8(block + 32 + 32 * (j / 4) + i), 2 * (j % 4));
+        uint32_t low = staged_u8(block + 96 + g % 8) >> 4 * (g / 8) & 15;
+        uint32_t high = staged_u8(block + 104 + g % 4) >> 2 * (g / 4) & 3;
+        code_units(join(codes, bits_of(staged_code8(block + i), j, 2)), 4, u.value);
+        uint32_t both = subtract_halves((low | high << 4) * 0x10001u | 0x64006400u, 0x64206420u);
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            u.value[n] = multiply_halves(u.value[n], both);
+    } else if constexpr (FORMAT == STRATA__Q6_K) {
+        /* 8 * (code / 8) and code % 8 apart, so that both products are exact. */
+        uint32_t half = part / 16, j = part % 16 / 4, i = 8 * (part % 4);
+        code8 low = nibbles_of(staged_code8(block + 64 * half + 32 * (j % 2) + i), j / 2);
+        code8 high = pairs_of(staged_code8(block + 128 + 32 * half + i), 2 * j);
+        code8 codes = join(low, {high.low << 4, high.high << 4});
+        code_units({codes.low & 0x38383838u, codes.high & 0x38383838u}, 32, u.value);
+        code_units({codes.low & 0x07070707u, codes.high & 0x07070707u}, 0, u.low);
+        uint32_t scale = staged_u8(block + 192 + part / 2) ^ 0x80u;
+        uint32_t both = subtract_halves(scale * 0x10001u | 0x64006400u, 0x64806480u);
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+            u.value[n] = multiply_halves(u.value[n], both);
+            u.low[n] = multiply_halves(u.low[n], both);
+        }
+    } else {
+        constexpr uint32_t CODES_AT = FORMAT == STRATA__Q4_K ? 16 : 48;
+        uint32_t at = CODES_AT + 32 * (part / 8) + 8 * (part % 4), scale, minimum;
+        code8 codes = nibbles_of(staged_code8(block + at), part / 4 & 1);
+        if (FORMAT == STRATA__Q5_K)
+            codes = join(codes, bits_of(staged_code8(block + 16 + 8 * (part % 4)), part / 4, 4));
+        staged_scale_minimum(block + 4, part / 4, &scale, &minimum);
+        code_units(codes, 0, u.value);
+        scale_units(scale, u.value);
+        u.minimum = twice(minimum);
+    }
+}
+
+/* The IQ formats of 256 values, part 0 to 31. */
+template <int FORMAT>
+static __device__ __forceinline__ void iq_units(const uint8_t *block, uint32_t part,
+                                                const void *grid, unit8 &u)
+{
+    if constexpr (FORMAT == STRATA__IQ2_XXS) {
+        uint32_t word = staged_u32(block + 2 + 8 * (part / 4) + 4);
+        code_units(grid8(grid, staged_u8(block + 2 + 8 * (part / 4) + part % 4)), 0, u.value);
+        scale_units(2 * (word >> 28) + 1, u.value);
+        sign_units(sign_byte(word >> 7 * (part % 4)), u.value);
+    } else if constexpr (FORMAT == STRATA__IQ2_XS) {
+        uint32_t word = staged_u16(block + 2 + 2 * part);
+        uint32_t nibble = staged_u8(block + 66 + part / 4) >> 4 * (part / 2 % 2) & 15;
+        code_units(grid8(grid, word & 511), 0, u.value);
+        scale_units(2 * nibble + 1, u.value);
+        sign_units(sign_byte(word >> 9), u.value);
+    } else if constexpr (FORMAT == STRATA__IQ2_S) {
+        uint32_t high = staged_u8(block + 66 + part / 4) >> 2 * (part % 4) & 3;
+        uint32_t nibble = staged_u8(block + 74 + part / 4) >> 4 * (part / 2 % 2) & 15;
+        code_units(grid8(grid, staged_u8(block + 2 + part) | high << 8), 0, u.value);
+        scale_units(2 * nibble + 1, u.value);
+        sign_units(staged_u8(block + 34 + part), u.value);
+    } else if constexpr (FORMAT == STRATA__IQ3_XXS) {
+        uint32_t indices = staged_u16(block + 2 + 2 * part);
+        uint32_t word = staged_u32(block + 66 + 4 * (part / 4));
+        code_units(grid4(grid, indices & 255, indices >> 8), 0, u.value);
+        scale_units(2 * (word >> 28) + 1, u.value);
+        sign_units(sign_byte(word >> 7 * (part % 4)), u.value);
+    } else if constexpr (FORMAT == STRATA__IQ3_S) {
+        uint32_t indices = staged_u16(block + 2 + 2 * part);
+        uint32_t high = staged_u8(block + 66 + part / 4) >> 2 * (part % 4);
+        uint32_t nibble = staged_u8(block + 106 + part / 8) >> 4 * (part / 4 % 2) & 15;
+        code_units(grid4(grid, (indices & 255) | (high & 1) << 8, indices >> 8 | (high & 2) << 7),
+                   0, u.value);
+        scale_units(2 * nibble + 1, u.value);
+        sign_units(staged_u8(block + 74 + part), u.value);
+    } else if constexpr (FORMAT == STRATA__IQ4_XS) {
+        code8 packed = staged_code8(block + 8 + 16 * (part / 4) + 8 * (part & 1));
+        code_units(look_up_iq4(nibbles_of(packed, part >> 1 & 1)), 128, u.value);
+    } else {
+        /* Codebook bytes are -1, 0 and 1; in eighths they are -9 to 9 with the shift. */
+        uint32_t index, scale, negative;
+        if constexpr (FORMAT == STRATA__IQ1_S) {
+            uint32_t word = staged_u16(block + 34 + 2 * (part / 4));
+            index = staged_u8(block + 2 + part) | (word >> 3 * (part % 4) & 7) << 8;
+            scale = 2 * (word >> 12 & 7) + 1;
+            negative = word >> 15;
+        } else {
+            uint32_t g = part / 2, word = staged_u16(block + 48 + 2 * (g / 4));
+            uint32_t nibble = staged_u8(block + 32 + g) >> 4 * (part % 2) & 15;
+            index = staged_u8(block + part) | (nibble & 7) << 8;
+            scale = 2 * (word >> 3 * (g % 4) & 7) + 1;
+            negative = nibble >> 3;
+        }
+        code8 point = grid8(grid, index);
+        point = {__vadd4(point.low, 0x01010101u) << 3, __vadd4(point.high, 0x01010101u) << 3};
+        code_units(point, negative ? 9 : 7, u.value);
+        scale_units(scale, u.value);
+    }
+}
+
+/* Values 8 * c ... 8 * c + 7 of step `step` (32 values) of a row's slice in shared memory. */
+template <int FORMAT>
+static __device__ __forceinline__ void unit_values(const uint8_t *row, uint32_t step, uint32_t c,
+                                                   const void *grid, unit8 &u)
+{
+    constexpr uint32_t VALUES = block_shape<FORMAT>::VALUES, BYTES = block_shape<FORMAT>::BYTES;
+    (void)grid;
+    if constexpr (FORMAT == STRATA__F16)
+        staged_words<4>(row + 64 * step + 16 * c, u.value);
+    else if constexpr (VALUES < 256)
+        small_block_units<FORMAT>(row + step / (VALUES / 32) * BYTES, step % (VALUES / 32) * 4 + c,
+                                  u);
+    else if constexpr (FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K || FORMAT == STRATA__Q4_K ||
+                       FORMAT == STRATA__Q5_K || FORMAT == STRATA__Q6_K)
+        k_units<FORMAT>(row, 4 * step + c, u);
+    else
+        iq_units<FORMAT>(row, 4 * step + c, grid, u);
+}
+
+/* The scale of the values of a step. */
+template <int FORMAT>
+static __device__ __forceinline__ float unit_scale(const uint8_t *row, uint32_t step)
+{
+    constexpr uint32_t VALUES = unit_form<FORMAT>::VALUES, BYTES = block_shape<FORMAT>::BYTES;
+    const uint8_t *block = VALUES < 256 ? row + step / (VALUES / 32) * BYTES : row;
+    if constexpr (FORMAT == STRATA__F16) {
+        return 1.0f;
+    } else if constexpr (FORMAT == STRATA__MXFP4) {
+        uint32_t e = staged_u8(block);
+        /* Half of 2^(e - 127), since the table holds doubled values; subnormal for e < 2. */
+        return __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+    } else if constexpr (FORMAT == STRATA__IQ4_XS) {
+        uint32_t low = staged_u8(block + 4 + step / 2) >> 4 * (step % 2) & 15;
+        uint32_t high = staged_u16(block + 2) >> 2 * step & 3;
+        return staged_half(block) * (float)((int)(low | high << 4) - 32);
+    } else if constexpr (FORMAT == STRATA__IQ1_M) {
+        uint32_t w0 = staged_u16(block + 48), w1 = staged_u16(block + 50);
+        uint32_t w2 = staged_u16(block + 52), w3 = staged_u16(block + 54);
+        return 0.125f *
+               float_of_half(w0 >> 12 | (w1 >> 8 & 0x00f0) | (w2 >> 4 & 0x0f00) | (w3 & 0xf000));
+    } else {
+        constexpr uint32_t AT = FORMAT == STRATA__Q2_K   ? 80
+                                : FORMAT == STRATA__Q3_K ? 108
+                                : FORMAT == STRATA__Q6_K ? 208
+                                                         : 0;
+        constexpr bool EIGHTH = FORMAT == STRATA__IQ2_XXS || FORMAT == STRATA__IQ2_XS ||
+                                FORMAT == STRATA__IQ2_S || FORMAT == STRATA__IQ1_S;
+        constexpr float PART = EIGHTH ? 0.125f : FORMAT == STRATA__IQ3_XXS ? 0.25f : 1.0f;
+        return PART * staged_half(block + AT);
+    }
+}
+
+/* What a step's minimum units are multiplied by. */
+template <int FORMAT>
+static __device__ __forceinline__ float unit_minimum(const uint8_t *row, uint32_t step)
+{
+    if constexpr (FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1)
+        return staged_half(row + step * block_shape<FORMAT>::BYTES + 2);
+    else
+        return -staged_half(row + (FORMAT == STRATA__Q2_K ? 82 : 2));
+}
+
+#endif
