@@ -365,7 +365,7 @@ static strata_status build_host(const strata__layout_problem *p, const strata__l
     strata__layout_copies copies = {.resident = resident,
                                     .ring_bytes = spec->ring_bytes,
                                     .group_bytes = layout->group_bytes,
-                                    .tail_bytes = layout->group_bytes,
+                                    .tail_bytes = spec->ring_bytes / 2,
                                     .refill_bytes = 0};
     uint64_t missing = strata__layout_missing_bytes(p, resident);
     strata_status status = STRATA_OK;

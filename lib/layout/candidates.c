@@ -73,16 +73,13 @@ static void list_rings(strata__planner *planner)
     if (!p->copies || !p->request.expert_source ||
         p->request.experts == STRATA__LAYOUT_EXPERTS_RESIDENT)
         return;
-    for (uint64_t group = large / 8; group <= large; group *= 2)
+    for (uint64_t group = large / 8; group <= 2 * large; group *= 2)
         add_ring(planner, strata__layout_least_ring_bytes(p, group), group);
-    for (uint64_t group = large / 2; group <= large; group *= 2) {
-        uint64_t least = strata__layout_least_ring_bytes(p, group);
-        add_ring(planner, least + layer / 4, group);
-        add_ring(planner, least + layer / 2, group);
-        add_ring(planner, least + layer, group);
-    }
-    add_ring(planner, 2 * (planner->rings[planner->ring_count - 1].ring_bytes), large);
-    add_ring(planner, 2 * (planner->rings[planner->ring_count - 1].ring_bytes), large);
+    for (uint64_t group = large / 2; group <= 2 * large; group *= 2)
+        for (uint64_t part = 1; part <= 16; part *= 2)
+            add_ring(planner, strata__layout_least_ring_bytes(p, group) + layer / part, group);
+    add_ring(planner, 2 * (planner->rings[planner->ring_count - 1].ring_bytes), 2 * large);
+    add_ring(planner, 2 * (planner->rings[planner->ring_count - 1].ring_bytes), 2 * large);
 }
 
 static uint64_t session_bytes(strata__planner *planner)

@@ -33,6 +33,46 @@ double strata__layout_touched(const strata__layout_problem *problem, uint32_t ro
     return 1 - untouched;
 }
 
+/* Half a round of a product over k values. */
+static double idle_seconds(const strata__layout_facts *f, double k, double flops)
+{
+    return k * f->round_outputs / flops;
+}
+
+double strata__layout_launch_seconds(const strata__layout_problem *problem,
+                                     const strata__layout_layer *layer, uint32_t path)
+{
+    const strata__layout_facts *f = &problem->facts;
+    double k = (double)problem->geometry.width + layer->expert_width;
+    if (path == STRATA__LAYOUT_DIRECT)
+        return 4 * f->launch_seconds;
+    return 6 * f->launch_seconds + idle_seconds(f, k, f->path_flops[path]);
+}
+
+/*
+ * Launches of one step, and how often the scratch is filled again in them: by as many experts as
+ * fill their last round better than a launch does.
+ */
+static double kernel_seconds(const strata__layout_problem *problem, const strata__layout_spec *spec,
+                             const strata__layout_layer *layer, uint32_t path, double launches,
+                             double touched)
+{
+    const strata__layout_facts *f = &problem->facts;
+    uint64_t width = problem->geometry.width;
+    uint64_t k = width > layer->expert_width ? width : layer->expert_width;
+    double held = (double)strata__layout_scratch_rows(problem, spec, k, UINT64_MAX / 2) * (double)k;
+    double values = touched * (double)width * layer->expert_width;
+    double all = launches * strata__layout_launch_seconds(problem, layer, path);
+    if (path == STRATA__LAYOUT_DIRECT)
+        return all;
+    return all +
+           larger(0, 2 * values / held - launches) *
+               (3 * f->launch_seconds + idle_seconds(f, width / 2.0, f->path_flops[path])) +
+           larger(0, values / held - launches) *
+               (2 * f->launch_seconds +
+                idle_seconds(f, layer->expert_width / 2.0, f->path_flops[path]));
+}
+
 double strata__layout_expert_seconds(const strata__layout_problem *problem,
                                      const strata__layout_spec *spec,
                                      const strata__layout_layer *layer, uint32_t path,
@@ -49,17 +89,12 @@ double strata__layout_expert_seconds(const strata__layout_problem *problem,
     double rate = f->path_flops[path] * per_expert / (per_expert + f->path_half_rows[path]);
     double row_bytes = 8.0 * g->width + 2.0 * layer->expert_width * f->activation_bytes;
     double moved = (double)pairs * row_bytes;
-    double kernels = 4 * launches;
-    uint64_t k = g->width > layer->expert_width ? g->width : layer->expert_width;
-    if (path != STRATA__LAYOUT_DIRECT) {
-        double held = (double)strata__layout_scratch_rows(problem, spec, k, UINT64_MAX / 2) *
-                      (double)k * f->decode_bytes_per_value;
-        double decoded = values * f->decode_bytes_per_value;
-        moved += (touched + launches - 1) * (blob + 2 * decoded);
-        kernels += 2 * larger(launches, touched * decoded / held);
-    }
+    /* Decoded weights are written, and about half of them leave the device's cache on the way. */
+    if (path != STRATA__LAYOUT_DIRECT)
+        moved += (touched + launches - 1) * (blob + 1.5 * values * f->decode_bytes_per_value);
     return larger(2 * values * (double)pairs / rate, touched * blob / f->memory_bytes_per_second) +
-           moved / f->memory_bytes_per_second + kernels * f->launch_seconds;
+           moved / f->memory_bytes_per_second +
+           kernel_seconds(problem, spec, layer, path, launches, touched);
 }
 
 double strata__layout_dense_seconds(const strata__layout_problem *problem,
@@ -75,15 +110,17 @@ double strata__layout_dense_seconds(const strata__layout_problem *problem,
     double tiles = ceil_div(rows, strata__layout_dense_rows(spec, rows));
     double held = (double)strata__layout_scratch_rows(problem, spec, g->width, UINT64_MAX / 2) *
                   width * f->decode_bytes_per_value;
-    double decoded, kernels, moved;
+    double decoded, kernels, moved, idle;
     if (layer->expert_width)
         values += width * g->experts;
     decoded = values * f->decode_bytes_per_value;
     moved = tiles * ((double)layer->dense_bytes + 2 * decoded);
     moved += rows * (4.0 * g->residual_streams * width * 6 + 12 * (q + 2 * kv) + 12 * inner);
     kernels = tiles * (12 + 2 * larger(1, decoded / held));
+    /* Products: q, k and v, the output, and where there is one the feed-forward part's. */
+    idle = 3 * width + q + (inner > 0 ? 2 * width + inner : 0);
     return 2 * values * rows / f->dense_flops + moved / f->memory_bytes_per_second +
-           kernels * f->launch_seconds;
+           kernels * f->launch_seconds + tiles * idle_seconds(f, idle, f->dense_flops);
 }
 
 double strata__layout_attention_seconds(const strata__layout_problem *problem,
@@ -108,6 +145,7 @@ static void fill_step(strata__layout_times *times, const strata__layout_problem 
 {
     const strata__layout_step *step = &times->steps[index];
     double *before = times->before[index], *experts = times->experts[index];
+    double *launch = times->launch[index];
     double before_sum = 0, expert_sum = 0;
     for (uint32_t i = 0; i < problem->geometry.layer_count; ++i) {
         uint32_t first = problem->classes[problem->class_of[i]].layer;
@@ -115,14 +153,17 @@ static void fill_step(strata__layout_times *times, const strata__layout_problem 
         uint8_t path = paths[i * spec->band_count + step->band];
         before[i] = before[first];
         experts[i] = experts[first];
+        launch[i] = launch[first];
         if (i == first)
             before[i] =
                 strata__layout_dense_seconds(problem, spec, layer, step->rows) +
                 strata__layout_attention_seconds(problem, spec, layer, step->rows, step->position);
-        if (layer->expert_width == 0)
-            experts[i] = 0;
-        else if (i == first || path != paths[first * spec->band_count + step->band])
+        if (layer->expert_width == 0) {
+            experts[i] = launch[i] = 0;
+        } else if (i == first || path != paths[first * spec->band_count + step->band]) {
             experts[i] = strata__layout_expert_seconds(problem, spec, layer, path, step->rows);
+            launch[i] = strata__layout_launch_seconds(problem, layer, path);
+        }
         before_sum += before[i];
         expert_sum += experts[i];
     }

@@ -9,11 +9,17 @@
 
 #include "layout/problem.h"
 
-/* One step of `rows` tokens: a layer's experts on a path; its dense products and norms. */
+/*
+ * One step of `rows` tokens: a layer's experts on a path; what one more launch of them takes; its
+ * dense products and norms. Kernels are started for every launch and every filling of the scratch,
+ * and the last round of a product leaves half of the device idle.
+ */
 double strata__layout_expert_seconds(const strata__layout_problem *problem,
                                      const strata__layout_spec *spec,
                                      const strata__layout_layer *layer, uint32_t path,
                                      uint32_t rows);
+double strata__layout_launch_seconds(const strata__layout_problem *problem,
+                                     const strata__layout_layer *layer, uint32_t path);
 double strata__layout_dense_seconds(const strata__layout_problem *problem,
                                     const strata__layout_spec *spec,
                                     const strata__layout_layer *layer, uint32_t rows);
@@ -48,6 +54,7 @@ typedef struct strata__layout_times {
     double edge_seconds; /* embedding, last norm and logits */
     double before[STRATA__LAYOUT_MAX_STEPS][STRATA__LAYOUT_MAX_LAYERS]; /* experts start after */
     double experts[STRATA__LAYOUT_MAX_STEPS][STRATA__LAYOUT_MAX_LAYERS];
+    double launch[STRATA__LAYOUT_MAX_STEPS][STRATA__LAYOUT_MAX_LAYERS]; /* one more of experts */
 } strata__layout_times;
 
 void strata__layout_times_init(strata__layout_times *times, const strata__layout_problem *problem,
@@ -62,7 +69,8 @@ typedef struct strata__layout_copies {
     const uint32_t *resident; /* [layers] */
     uint64_t ring_bytes;
     uint64_t group_bytes;
-    uint64_t tail_bytes; /* group_bytes, for the part of the kernels that waits for the last copy */
+    /* Blobs of a launch, half of the ring, for the kernels that wait for the last copy. */
+    uint64_t tail_bytes;
     uint64_t refill_bytes; /* to be copied back after the prompt */
     double seconds_per_byte;
 } strata__layout_copies;

@@ -237,6 +237,8 @@ typedef struct strata__layout_facts {
     double attention_flops;
     double path_flops[STRATA__LAYOUT_PATH_COUNT];
     double path_half_rows[STRATA__LAYOUT_PATH_COUNT]; /* rows per expert at half of path_flops */
+    double
+        round_outputs; /* of a product that are computed at a time; its last round is half empty */
 } strata__layout_facts;
 
 typedef struct strata__layout_request {

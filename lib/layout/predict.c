@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The per-layer recurrence. For layer l, with A the start and U the end of its experts' kernels, C
- * the end of its copies, P the bytes of the copies up to it:
+ * The per-layer recurrence. A launch takes the blobs of half the ring, so that the other half is
+ * filled meanwhile; L is the time of one. For layer l, with A the start and U the end of its
+ * experts' kernels, C the end of its copies, P the bytes of the copies up to it:
  *
  *   A[l] = U[l-1] + before[l]
  *   C[l] = max(the link's time for all pieces so far,
- *              for every m <= l: A[m] + (P[l] - ring - P[m-1]) * seconds_per_byte)
- *   U[l] = max(A[l] + experts[l], C[l] + time of the last group's kernels)
+ *              for every m <= l: A[m] + L[m] + (P[l] - ring - P[m-1]) * seconds_per_byte)
+ *   U[l] = max(A[l] + experts[l] + what its launches lose, C[l] + L[l])
  *
- * The second term of C is the ring: when layer m's experts start, at most the ring's bytes beyond
- * what was used before m can have been copied.
+ * The second term of C is the ring: when layer m's first launch ends, at most the ring's bytes
+ * beyond what was used before m can have been copied.
+ *
+ * Layers are not as regular as that, and copies and kernels slow each other: a part of the shorter
+ * of the two comes on top.
  */
 #include "layout/cost.h"
 
@@ -23,11 +27,13 @@ uint32_t strata__layout_group_experts(const strata__layout_problem *problem, uin
     return experts ? (uint32_t)experts : 1;
 }
 
+static const double not_hidden = 1.0 / 16;
+
 typedef struct layer_copies {
     double bytes;
     double link;     /* seconds of its pieces */
-    double tail;     /* part of the experts' time that the last group takes */
-    double launches; /* seconds of starting kernels for every group */
+    double tail;     /* part of the experts' time that a launch takes */
+    double launches; /* that the ring cuts the layer into */
 } layer_copies;
 
 typedef struct simulation {
@@ -37,6 +43,22 @@ typedef struct simulation {
     double link_seconds; /* all layers, everything that is not resident */
     double bytes;
 } simulation;
+
+/* Launches of at most `bytes` of the layer's missing blobs. */
+static double launches_of(const strata__layout_problem *p, uint32_t layer, uint32_t missing,
+                          uint64_t bytes)
+{
+    uint32_t experts = strata__layout_group_experts(p, layer, bytes);
+    return (missing + experts - 1) / experts;
+}
+
+/* Part of a layer's experts that a launch of the missing ones has. */
+static double launch_part(const strata__layout_problem *p, uint32_t layer, uint32_t missing,
+                          uint64_t bytes)
+{
+    uint32_t experts = strata__layout_group_experts(p, layer, bytes);
+    return (double)(missing < experts ? missing : experts) / p->geometry.experts;
+}
 
 static void fill_layers(simulation *s)
 {
@@ -57,17 +79,40 @@ static void fill_layers(simulation *s)
         s->layers[i].bytes = missing * slot;
         s->layers[i].link = missing * slot * c->seconds_per_byte +
                             3 * f->link_latency_seconds * ((missing + group - 1) / group);
-        s->layers[i].launches = 4 * f->launch_seconds * ((missing + group - 1) / group);
-        s->layers[i].tail =
-            missing ? (double)strata__layout_group_experts(p, i, c->tail_bytes) / experts : 0;
+        s->layers[i].launches = missing ? launches_of(p, i, missing, c->ring_bytes / 2) : 0;
+        s->layers[i].tail = missing ? launch_part(p, i, missing, c->tail_bytes) : 0;
         s->link_seconds += s->layers[i].link;
         s->bytes += s->layers[i].bytes;
     }
 }
 
+static uint64_t sum_ns(uint64_t a, uint64_t b)
+{
+    return a < UINT64_MAX - b ? a + b : UINT64_MAX - 1;
+}
+
 static double larger(double a, double b)
 {
     return a > b ? a : b;
+}
+
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+/* A layer's experts, cut into launches, and one such launch. */
+static double kernel_seconds(const simulation *s, const strata__layout_times *times, uint32_t step,
+                             uint32_t layer)
+{
+    return times->experts[step][layer] + s->layers[layer].launches * times->launch[step][layer];
+}
+
+static double launch_seconds(const simulation *s, const strata__layout_times *times, uint32_t step,
+                             uint32_t layer)
+{
+    const layer_copies *l = &s->layers[layer];
+    return l->bytes > 0 ? l->tail * times->experts[step][layer] + times->launch[step][layer] : 0;
 }
 
 /* Copies run ahead of routing; returns the time of one chunk. */
@@ -78,7 +123,7 @@ static double stream_seconds(const simulation *s, const strata__layout_times *ti
     double start[STRATA__LAYOUT_MAX_LAYERS], used[STRATA__LAYOUT_MAX_LAYERS];
     double ring = (double)c->ring_bytes, spb = c->seconds_per_byte;
     double ahead = times->steps[step].cold ? 0 : ring * spb;
-    double end = 0, link = 0, copied = 0, latest = 0;
+    double end = 0, link = 0, copied = 0, latest = 0, last[STRATA__LAYOUT_MAX_LAYERS];
     uint32_t m = 0;
     for (uint32_t l = 0; l < layers; ++l) {
         double ready;
@@ -87,29 +132,31 @@ static double stream_seconds(const simulation *s, const strata__layout_times *ti
         copied += s->layers[l].bytes;
         link += s->layers[l].link;
         ready = link - ahead;
+        last[l] = launch_seconds(s, times, step, l);
         for (; m <= l && used[m] + ring < copied; ++m)
-            latest = larger(latest, start[m] - used[m] * spb);
+            latest = larger(latest, start[m] + last[m] - used[m] * spb);
         if (m > 0)
             ready = larger(ready, latest + (copied - ring) * spb);
-        end = start[l] + times->experts[step][l] + s->layers[l].launches;
+        end = start[l] + kernel_seconds(s, times, step, l);
         if (s->layers[l].bytes > 0)
-            end = larger(end, ready + s->layers[l].tail * times->experts[step][l]);
+            end = larger(end, ready + last[l]);
     }
     return larger(end, times->steps[step].cold ? end : s->link_seconds);
 }
 
-/* Each layer routes, brings what is routed and missing, then computes. */
+/* Each layer routes, then brings what is routed and missing while it computes. */
 static double fetch_seconds(const simulation *s, const strata__layout_times *times, uint32_t step)
 {
     const strata__layout_problem *p = s->problem;
     double touched = strata__layout_touched(p, times->steps[step].rows), sum = 0;
     double latency = p->facts.link_latency_seconds;
     for (uint32_t l = 0; l < p->geometry.layer_count; ++l) {
-        double wanted = s->layers[l].bytes * touched;
-        sum += times->before[step][l] + times->experts[step][l];
+        double wanted = s->layers[l].bytes * touched, copies = 0;
         if (wanted > 0)
-            sum += wanted * s->copies->seconds_per_byte +
-                   latency * (2 + 3 * wanted / (double)p->classes[p->class_of[l]].slot_bytes);
+            copies = wanted * s->copies->seconds_per_byte +
+                     latency * (2 + 3 * wanted / (double)p->classes[p->class_of[l]].slot_bytes) +
+                     launch_seconds(s, times, step, l);
+        sum += times->before[step][l] + larger(copies, kernel_seconds(s, times, step, l));
     }
     return sum;
 }
@@ -121,7 +168,7 @@ strata__layout_prediction strata__layout_predict(const strata__layout_problem *p
 {
     double stream[STRATA__LAYOUT_MAX_BANDS] = {0}, fetched[STRATA__LAYOUT_MAX_BANDS] = {0};
     double rows[STRATA__LAYOUT_MAX_BANDS] = {0}, passes[STRATA__LAYOUT_MAX_BANDS] = {0};
-    double total = times->edge_seconds, refill, link = 0, bytes = 0;
+    double total = times->edge_seconds, refill, link = 0, bytes = 0, overlapped = 0;
     simulation s = {.problem = problem, .copies = copies};
     fill_layers(&s);
     for (uint32_t i = 0; i < times->step_count; ++i) {
@@ -137,12 +184,15 @@ strata__layout_prediction strata__layout_predict(const strata__layout_problem *p
         total += fetches ? fetched[band] : stream[band];
         link += sent * s.link_seconds;
         bytes += sent * s.bytes;
+        overlapped += rows[band] * s.link_seconds;
         if (fetch)
             fetch[band] = fetches;
     }
+    overlapped = smaller(overlapped, times->before_seconds + times->expert_seconds);
+    total += overlapped * not_hidden;
     refill = (double)copies->refill_bytes * copies->seconds_per_byte;
     return (strata__layout_prediction){
-        .prompt_ns = strata__layout_ns(total + refill),
+        .prompt_ns = sum_ns(strata__layout_ns(total), strata__layout_ns(refill)),
         .link_ns = strata__layout_ns(link + refill),
         .compute_ns =
             strata__layout_ns(times->before_seconds + times->expert_seconds + times->edge_seconds),

@@ -111,6 +111,10 @@ static strata_status check_facts(const strata__layout_facts *f)
             return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
                                 "time %llu of the device is %g, not 0 to 1e6",
                                 (unsigned long long)i, times[i]);
+    if (!(f->round_outputs >= 0 && f->round_outputs <= 1e12))
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                            "outputs of a round of the device are %g, not 0 to 1e12",
+                            f->round_outputs);
     return check_ranges(ranges, COUNT(ranges), "device");
 }
 

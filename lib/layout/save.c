@@ -81,6 +81,7 @@ static const field facts_fields[] = {
     F(path_half_rows[1]),
     F(path_half_rows[2]),
     F(path_half_rows[3]),
+    F(round_outputs),
 };
 
 #define C(member) FIELD(strata__layout_choice, member)

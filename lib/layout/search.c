@@ -37,17 +37,21 @@ static void time_spec(strata__planner *planner, const strata__layout_spec *spec)
     planner->timed = *spec;
 }
 
-/* Time of planner->times with planner->resident; UINT64_MAX when host memory does not allow it. */
+/*
+ * Time of planner->times with planner->resident; UINT64_MAX when host memory does not allow it.
+ * `least` has the group that takes the least host memory, and the ring whose launches end first.
+ */
 static uint64_t predict(strata__planner *planner, const strata__layout_spec *spec,
-                        const strata__planner_ring *ring, uint64_t tail_bytes, uint64_t lent)
+                        const strata__planner_ring *ring, const strata__planner_ring *least,
+                        uint64_t lent)
 {
     const strata__layout_problem *p = planner->problem;
     uint64_t missing = strata__layout_missing_bytes(p, planner->resident);
     strata__layout_copies copies = {.resident = planner->resident,
                                     .ring_bytes = ring->ring_bytes,
                                     .group_bytes = ring->group_bytes,
-                                    .tail_bytes = tail_bytes};
-    strata__layout_place_host(p, spec, missing, tail_bytes, &planner->host);
+                                    .tail_bytes = least->ring_bytes / 2};
+    strata__layout_place_host(p, spec, missing, least->group_bytes, &planner->host);
     if (!planner->host.fits)
         return UINT64_MAX;
     copies.seconds_per_byte = planner->host.seconds_per_byte;
@@ -109,24 +113,24 @@ static void try_candidate(strata__planner *planner, const node *n)
     for (uint32_t first_whole = 0; first_whole < 2; ++first_whole) {
         if (!fill(planner, bytes, ring, first_whole))
             return;
-        ns = predict(planner, &spec, ring, ring->group_bytes, bytes - planner->session_bytes);
+        ns = predict(planner, &spec, ring, ring, bytes - planner->session_bytes);
         if (ns != UINT64_MAX)
             keep(planner, &spec, ring, ns, bytes);
     }
 }
 
-/* A ring that is better than all from `first` to `last`, and the smallest of their groups. */
+/* A ring that is better than all from `first` to `last`, and what is least among them. */
 static strata__planner_ring best_ring(const strata__planner *planner, uint32_t first, uint32_t last,
-                                      uint64_t *least_group)
+                                      strata__planner_ring *least)
 {
     strata__planner_ring best = planner->rings[last];
-    *least_group = best.group_bytes;
-    for (uint32_t i = first; i < last; ++i) {
+    *least = planner->rings[first];
+    for (uint32_t i = first; i <= last; ++i) {
         uint64_t group = planner->rings[i].group_bytes;
         if (group > best.group_bytes)
             best.group_bytes = group;
-        if (group < *least_group)
-            *least_group = group;
+        if (group < least->group_bytes)
+            least->group_bytes = group;
     }
     return best;
 }
@@ -138,8 +142,8 @@ static strata__planner_ring best_ring(const strata__planner *planner, uint32_t f
 static uint64_t bound(strata__planner *planner, uint32_t chunk, uint64_t arena_bytes,
                       uint32_t first, uint32_t last)
 {
-    uint64_t tail_bytes, bytes, least_ns = UINT64_MAX;
-    strata__planner_ring best = best_ring(planner, first, last, &tail_bytes);
+    uint64_t bytes, least_ns = UINT64_MAX;
+    strata__planner_ring least, best = best_ring(planner, first, last, &least);
     strata__layout_spec roomy;
     /* The largest tiles have the fewest segments. */
     strata__planner_spec(planner, chunk, 0, &roomy);
@@ -150,7 +154,7 @@ static uint64_t bound(strata__planner *planner, uint32_t chunk, uint64_t arena_b
         uint64_t ns;
         if (!fill(planner, bytes, &planner->rings[first], first_whole))
             return UINT64_MAX;
-        ns = predict(planner, &roomy, &best, tail_bytes, 0);
+        ns = predict(planner, &roomy, &best, &least, 0);
         least_ns = ns < least_ns ? ns : least_ns;
     }
     return least_ns;

@@ -10,7 +10,10 @@
 /* Slots of the ring for pieces whose blobs all go to the cache. */
 enum { CACHE_SLOTS = 64 };
 
-static const uint64_t least_window_bytes = 8u << 20;
+static const uint64_t least_window_bytes = 8u << 20, most_window_bytes = 24u << 20;
+
+/* Of what is sent, one part in so many may be sent in vain. */
+enum { VAIN_PART = 25 };
 
 /* Pieces that can have bytes of the ring at a time, and those that have none. */
 static uint32_t ring_slots(const strata_session *session, uint64_t ring_bytes)
@@ -59,6 +62,9 @@ strata_status strata__feed_init(strata__feed *feed, strata_prefill *prefill)
     feed->window_bytes = 3 * layout->group_bytes;
     if (feed->window_bytes < least_window_bytes)
         feed->window_bytes = least_window_bytes;
+    if (feed->window_bytes > most_window_bytes)
+        feed->window_bytes = most_window_bytes;
+    feed->launch_bytes = ring->bytes / 2;
     status = make_arrays(feed);
     if (status == STRATA_OK)
         status = strata__ring_init(&feed->ring, session->device, session->copies, session->stream,
@@ -141,11 +147,12 @@ static void count_layer(strata__feed *feed, uint32_t layer, const uint32_t *offs
     strata__counters *c = &session->counters;
     uint32_t experts = session->geometry->experts;
     uint64_t at = strata__cache_index(&session->cache, layer, 0), hit = 0, vain = 0, left_out = 0;
-    uint64_t filled = 0;
+    uint64_t filled = 0, ahead = 0;
     uint64_t blob = (l->expert_gate.bytes + l->expert_up.bytes + l->expert_down.bytes) / experts;
     for (uint32_t e = 0; e < experts; ++e, ++at) {
         uint32_t rows = offsets[e + 1] - offsets[e];
         session->cache.uses[at] += rows;
+        ahead += feed->sent[at] == STRATA__SENT_TO_RING;
         if (rows) {
             hit += session->cache.states[at] == STRATA__BLOB_PRESENT;
         } else if (feed->sent[at] != STRATA__SENT_NOT) {
@@ -159,6 +166,10 @@ static void count_layer(strata__feed *feed, uint32_t layer, const uint32_t *offs
     strata__counter_add(&c->blob_vain_bytes, vain * blob);
     strata__counter_add(&c->blob_dropped_bytes, left_out * blob);
     strata__counter_add(&c->blob_filled_bytes, filled * blob);
+    ahead *= blob;
+    feed->ahead_bytes += ahead;
+    feed->vain_bytes += vain * blob;
+    feed->unseen_bytes -= feed->unseen_bytes < ahead ? feed->unseen_bytes : ahead;
 }
 
 void strata__feed_routed(strata__feed *feed, uint32_t layer, const uint32_t *offsets)
@@ -236,6 +247,7 @@ static strata_status send_list(strata__feed *feed, strata__feed_piece *piece,
     if (status != STRATA_OK)
         return status;
     strata__feed_mark(feed, piece, STRATA__BLOB_COPYING);
+    feed->sent_bytes += list->bytes;
     strata__counter_add(&feed->session->counters.blob_sent_bytes, list->bytes);
     strata__counter_add(&feed->session->counters.blob_slow_bytes, list->slow_bytes);
     piece->state = STRATA__FEED_SENT;
@@ -311,6 +323,8 @@ static strata_status send_next(strata__feed *feed, bool needed, bool *out_sent)
     } else {
         status = send_list(feed, piece, &feed->list, needed, out_sent);
     }
+    if (*out_sent && !routing_of(feed, feed->sent_pieces))
+        feed->unseen_bytes += piece->ring_bytes;
     if (*out_sent)
         feed->sent_pieces++;
     else if (piece->state == STRATA__FEED_WAITING)
@@ -339,11 +353,23 @@ static bool may_precede(const strata__feed *feed, uint64_t number)
     return routing_of(feed, number) || !(pass == feed->pass ? feed->fetch : feed->fetch_next);
 }
 
+/* Were as much of what is not seen yet in vain as of what has been: is it little of all that is sent? */
+static bool is_worth_sending(const strata__feed *feed, const strata__feed_piece *piece)
+{
+    double vain = (double)feed->vain_bytes;
+    if (!piece->ring_bytes || !feed->ahead_bytes)
+        return true;
+    vain += vain / (double)feed->ahead_bytes * (double)feed->unseen_bytes;
+    return vain * VAIN_PART <= (double)feed->sent_bytes;
+}
+
 static bool may_send(const strata__feed *feed)
 {
-    return may_precede(feed, feed->sent_pieces) &&
-           (routing_of(feed, feed->sent_pieces) ||
-            feed->ring.outstanding_bytes < feed->window_bytes);
+    uint64_t number = feed->sent_pieces;
+    if (!may_precede(feed, number))
+        return false;
+    return routing_of(feed, number) || (feed->ring.outstanding_bytes < feed->window_bytes &&
+                                        is_worth_sending(feed, piece_of(feed, number)));
 }
 
 /* Has buffers filled for the pieces that come next. */
@@ -403,27 +429,59 @@ static strata_status use_piece(strata__feed *feed, strata__feed_piece *piece)
     return status;
 }
 
-/* Nothing of the piece has to be waited for. */
-static bool is_at_hand(const strata__feed *feed, const strata__feed_piece *piece)
+/* Bytes of a piece's routed experts. */
+static uint64_t routed_of(const strata__feed *feed, const strata__feed_piece *piece)
 {
-    uint64_t at = strata__cache_index(&feed->session->cache, piece->layer, 0);
-    if (piece->state == STRATA__FEED_IN_USE)
-        return true;
+    uint64_t routed = 0;
     for (uint32_t e = piece->first; e < piece->end; ++e)
-        if (feed->offsets[e + 1] > feed->offsets[e] &&
-            feed->session->cache.states[at + e] != STRATA__BLOB_PRESENT)
-            return false;
-    return true;
+        routed += feed->offsets[e + 1] > feed->offsets[e];
+    return routed * feed->session->layout->layers[piece->layer].slot_bytes;
+}
+
+/* Bytes of a piece's routed experts that are not in the cache. */
+static uint64_t missing_of(const strata__feed *feed, const strata__feed_piece *piece)
+{
+    uint64_t at = strata__cache_index(&feed->session->cache, piece->layer, 0), missing = 0;
+    for (uint32_t e = piece->first; e < piece->end; ++e)
+        missing += feed->offsets[e + 1] > feed->offsets[e] &&
+                   feed->session->cache.states[at + e] != STRATA__BLOB_PRESENT;
+    return missing * feed->session->layout->layers[piece->layer].slot_bytes;
+}
+
+static bool has_arrived(const strata__feed *feed, const strata__feed_piece *piece)
+{
+    return piece->state == STRATA__FEED_IN_USE ||
+           (piece->state == STRATA__FEED_SENT && strata__ring_is_ready(&feed->ring, &piece->ring));
+}
+
+/* What is left of the layer is cut into equal launches of at most launch_bytes. */
+static uint64_t even_launch(const strata__feed *feed, uint32_t index, uint32_t end)
+{
+    uint64_t left = 0, launches;
+    for (; index < end; ++index)
+        left += missing_of(feed, &feed->pieces[index]);
+    launches = (left + feed->launch_bytes - 1) / feed->launch_bytes;
+    return launches ? (left + launches - 1) / launches : 0;
 }
 
 uint32_t strata__feed_limit(const strata__feed *feed, uint32_t first)
 {
     uint32_t index = index_at(feed, first), end = feed->first_piece[feed->layer + 1];
-    if (!is_at_hand(feed, &feed->pieces[index]))
-        return feed->pieces[index].end;
-    while (index + 1 < end && is_at_hand(feed, &feed->pieces[index + 1]))
-        ++index;
-    return feed->pieces[index].end;
+    uint64_t goal = even_launch(feed, index, end), ring = 0, missing = 0, all = 0;
+    for (uint32_t from = index; index < end; ++index) {
+        const strata__feed_piece *piece = &feed->pieces[index];
+        uint64_t wanted = missing_of(feed, piece);
+        ring += piece->ring_bytes;
+        if (index > from && ring > feed->launch_bytes)
+            break;
+        /* Worth waiting for, unless there is a launch's worth without it. */
+        if (index > from && wanted && !has_arrived(feed, piece) &&
+            (missing >= goal || all >= feed->launch_bytes))
+            break;
+        missing += wanted;
+        all += routed_of(feed, piece);
+    }
+    return feed->pieces[index - 1].end;
 }
 
 /* The piece that is next to be done: nothing will read it any more. */
@@ -526,6 +584,6 @@ void strata__feed_end(strata__feed *feed, bool is_copied)
         if (cache->states[i] == STRATA__BLOB_COPYING)
             cache->states[i] = is_copied ? STRATA__BLOB_PRESENT : STRATA__BLOB_ABSENT;
     feed->sent_pieces = feed->staged_pieces = feed->done_pieces = 0;
-    feed->passes = 0;
+    feed->passes = feed->unseen_bytes = 0;
     feed->offsets = NULL;
 }

@@ -12,6 +12,9 @@
  *              ring holds; once a layer's routing is known, blobs that are not routed are left out
  *   fetched    nothing is sent before the routing of its layer is known
  *
+ * A launch takes experts of several pieces: all that are at hand, and else as many as half of the
+ * ring holds, so that the other half is filled meanwhile.
+ *
  * Every call here is made by the thread that reads the prompt, between any two launches, and none
  * waits but strata__feed_acquire(), for what the next launch cannot do without.
  */
@@ -62,6 +65,11 @@ typedef struct strata__feed {
     uint32_t reserved;
     uint64_t generation;     /* of the cache that the table was made for; 0: none */
     uint64_t window_bytes;   /* that may be outstanding ahead of routing */
+    uint64_t launch_bytes;   /* of the ring that one launch may take */
+    uint64_t ahead_bytes;    /* sent to the ring ahead of routing, which has been seen since */
+    uint64_t vain_bytes;     /* part of them that was not routed */
+    uint64_t sent_bytes;     /* to ring and cache */
+    uint64_t unseen_bytes;   /* sent to the ring ahead of routing that is still to be seen */
     uint64_t pass;           /* of the present chunk */
     uint64_t passes;         /* of the prompt */
     uint64_t sent_pieces;    /* of all passes: the next piece to be sent */

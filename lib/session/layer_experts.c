@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The experts of a layer: launches over the sorted rows in ascending order, each with as many rows
- * as the planned expert tile holds, and within one copy group where experts are streamed. What a
- * row gets does not depend on how the rows are cut into launches.
+ * as the planned expert tile holds; where experts are streamed, with as many as are at hand or can
+ * be waited for together. What a row gets does not depend on how the rows are cut into launches.
  */
 #include "session/step.h"
 
@@ -162,8 +162,6 @@ static strata_status run(launch *l)
         status = strata__experts_acquire(l->step, l->range.first_expert, l->range.last_expert);
     if (status == STRATA_OK)
         status = multiply(l);
-    if (status == STRATA_OK)
-        status = strata__step_advance(l->step);
     /* Blind steps may be launched again without a call of this. */
     if (!l->step->is_blind) {
         strata__counter_add(&counters->expert_launches, 1);
@@ -202,6 +200,8 @@ strata_status strata__step_experts(strata__step *step)
         status = run(&l);
         if (status == STRATA_OK)
             status = release(&l);
+        if (status == STRATA_OK)
+            status = strata__step_advance(step);
     }
     if (status == STRATA_OK && step->feed)
         status = strata__feed_release(step->feed, session->geometry->experts);

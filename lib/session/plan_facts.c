@@ -15,6 +15,8 @@ typedef struct rates {
     double attention_flops;
     double path_flops[STRATA__LAYOUT_PATH_COUNT]; /* direct, fused, mmq, fp16 */
     double path_half_rows[STRATA__LAYOUT_PATH_COUNT];
+    double multiprocessors; /* where the device does not tell */
+    double tile_outputs;    /* of a product that a multiprocessor computes at a time */
 } rates;
 
 /*
@@ -23,22 +25,84 @@ typedef struct rates {
  * facts. On the CPU, direct and fp16 are the same products.
  */
 static const rates typical[] = {
-    {0, 25e9, 1e-6, 20e9, 2e-6, 1e11, 5e10, {6e10, 5e10, 5e10, 6e10}, {8, 8, 8, 8}},
-    {75, 12e9, 4e-6, 0.30e12, 4e-6, 3e13, 2e13, {2e12, 5e13, 2.5e13, 2.5e13}, {1, 48, 48, 96}},
-    {80, 24e9, 4e-6, 1.5e12, 4e-6, 2e14, 1.6e14, {8e12, 2.4e14, 1.4e14, 1.8e14}, {1, 64, 64, 96}},
-    {86, 24e9, 4e-6, 0.85e12, 4e-6, 5e13, 6e13, {4e12, 1.3e14, 7e13, 4.5e13}, {1, 48, 48, 96}},
-    {89, 25e9, 4e-6, 0.95e12, 4e-6, 1.2e14, 1.5e14, {5e12, 3e14, 1.6e14, 1.1e14}, {1, 48, 48, 96}},
+    {0, 25e9, 1e-6, 20e9, 2e-6, 1e11, 5e10, {6e10, 5e10, 5e10, 6e10}, {8, 8, 8, 8}, 1, 0},
+    {75,
+     12e9,
+     4e-6,
+     0.30e12,
+     4e-6,
+     3e13,
+     2e13,
+     {2e12, 5e13, 2.5e13, 2.5e13},
+     {1, 48, 48, 96},
+     40,
+     16384},
+    {80,
+     24e9,
+     4e-6,
+     1.5e12,
+     4e-6,
+     2e14,
+     1.6e14,
+     {8e12, 2.4e14, 1.4e14, 1.8e14},
+     {1, 64, 64, 96},
+     108,
+     16384},
+    {86,
+     24e9,
+     4e-6,
+     0.85e12,
+     4e-6,
+     5e13,
+     6e13,
+     {4e12, 1.3e14, 7e13, 4.5e13},
+     {1, 48, 48, 96},
+     82,
+     16384},
+    {89,
+     25e9,
+     4e-6,
+     0.95e12,
+     4e-6,
+     1.2e14,
+     1.5e14,
+     {5e12, 3e14, 1.6e14, 1.1e14},
+     {1, 48, 48, 96},
+     128,
+     16384},
     {90,
      55e9,
      2.6e-6,
      4.1e12,
      3e-6,
      6e14,
-     3.3e14,
+     5.5e14,
      {2e13, 3.2e14, 1.5e14, 5.5e14},
-     {1, 64, 64, 128}},
-    {100, 55e9, 2.6e-6, 6e12, 3e-6, 1e15, 6e14, {3e13, 4e14, 2e14, 8e14}, {1, 64, 64, 128}},
-    {120, 50e9, 3e-6, 1.6e12, 3e-6, 1.6e14, 2e14, {8e12, 3.8e14, 2e14, 1.4e14}, {1, 48, 48, 96}},
+     {1, 64, 64, 96},
+     132,
+     32768},
+    {100,
+     55e9,
+     2.6e-6,
+     6e12,
+     3e-6,
+     1e15,
+     6e14,
+     {3e13, 4e14, 2e14, 8e14},
+     {1, 64, 64, 128},
+     148,
+     16384},
+    {120,
+     50e9,
+     3e-6,
+     1.6e12,
+     3e-6,
+     1.6e14,
+     2e14,
+     {8e12, 3.8e14, 2e14, 1.4e14},
+     {1, 48, 48, 96},
+     170,
+     16384},
 };
 
 enum { TYPICAL_COUNT = sizeof typical / sizeof typical[0] };
@@ -46,11 +110,11 @@ enum { TYPICAL_COUNT = sizeof typical / sizeof typical[0] };
 /* Of device memory that is free, what is left to the driver. */
 static const uint64_t reserve_bytes = 256u << 20;
 
-static void set_rates(uint32_t compute_capability, strata__layout_facts *out)
+static void set_rates(const strata__device_facts *device, strata__layout_facts *out)
 {
     const rates *r = &typical[0];
     for (int i = 1; i < TYPICAL_COUNT; ++i)
-        if (typical[i].compute_capability <= compute_capability)
+        if (typical[i].compute_capability <= device->compute_capability)
             r = &typical[i];
     out->link_bytes_per_second = r->link_bytes_per_second;
     out->link_latency_seconds = r->link_latency_seconds;
@@ -61,6 +125,8 @@ static void set_rates(uint32_t compute_capability, strata__layout_facts *out)
     out->attention_flops = r->attention_flops;
     memcpy(out->path_flops, r->path_flops, sizeof out->path_flops);
     memcpy(out->path_half_rows, r->path_half_rows, sizeof out->path_half_rows);
+    out->round_outputs =
+        (device->multiprocessors ? device->multiprocessors : r->multiprocessors) * r->tile_outputs;
 }
 
 static void set_kernels(const strata__kernels_facts *kernels, strata__layout_facts *out)
@@ -119,7 +185,7 @@ void strata__plan_facts(const strata__device_facts *device, const strata__kernel
     memset(out, 0, sizeof *out);
     set_device(device, out);
     set_kernels(kernels, out);
-    set_rates(device->compute_capability, out);
+    set_rates(device, out);
     if (given)
         take_given(given, out);
 }

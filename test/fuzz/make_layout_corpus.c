@@ -22,6 +22,7 @@ static strata__layout_input input_of(uint32_t seed, const uint8_t *layer_paths)
     f->memory_bytes_per_second = 1e12;
     f->launch_seconds = 4e-6;
     f->dense_flops = f->attention_flops = 5e13;
+    f->round_outputs = 1e5 * seed;
     for (uint32_t i = 0; i < STRATA__LAYOUT_PATH_COUNT; ++i) {
         f->coverage[i] = seed == 2 && i == STRATA__LAYOUT_FUSED ? 1u << STRATA__F16 : UINT64_MAX;
         f->path_flops[i] = 1e13;

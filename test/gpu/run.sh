@@ -40,13 +40,15 @@ stage_build() {
         local objects=$build/gpu/$program.o
         [ $program = check_int8 ] && objects="$objects $build/gpu/check_support.o"
         [ $program = check_kernels ] &&
-            objects=$(ls "$build"/gpu/*.o | grep -v -e check_attention -e check_int8)
+            objects=$(ls "$build"/gpu/*.o | grep -v -e check_attention -e check_int8 -e bench_link)
         # shellcheck disable=SC2086
         g++ -o "$build/$program" $objects -Wl,--start-group $archives \
             "$build/lib/device/libstrata-device.a" "$build/lib/base/libstrata-base.a" \
             -Wl,--end-group \
             -L"$(dirname "$(dirname "$nvcc")")/lib64" -lcudart_static -lpthread -ldl -lrt -lm
     done
+    g++ -o "$build/bench_link" "$build/gpu/bench_link.o" \
+        -L"$(dirname "$(dirname "$nvcc")")/lib64" -lcudart_static -lpthread -ldl -lrt -lm
 }
 
 stage_kernels() {
@@ -107,6 +109,7 @@ stage_bench() {
     "$build/check_kernels" decode $seed
     "$build/check_attention" time
     "$build/check_int8" bench $seed
+    "$build/bench_link"
 }
 
 [ $# -gt 0 ] || { sed -n '3,15s/^# \{0,1\}//p' "$0"; exit 2; }

@@ -29,21 +29,26 @@ make_pack() { # NAME GEOMETRY EXPERTS
         { rm -f "$packs/$1.gguf"; return 1; }
 }
 
-bench() { # LABEL PACK OPTION...
-    local label=$1 pack=$2
-    shift 2
+bench() { # LABEL PACK BESIDE OPTION... (BESIDE: an answer for the report to compare with, or "")
+    local label=$1 pack=$2 beside=$3 answer=$packs/bench.json
+    shift 3
+    [ "${label##* }" = resident ] && answer=$packs/resident.json
     "$strata" bench "$packs/$pack.gguf" --device cuda:0 --kv f16 --repeat "$repeat" --json "$@" \
-        >"$packs/bench.json" || { failed=1; return; }
-    python3 test/gpu/streaming_report.py "$label" "$packs/bench.json" || failed=1
+        >"$answer" || { failed=1; return; }
+    # shellcheck disable=SC2086
+    python3 test/gpu/streaming_report.py "$label" "$answer" $beside || failed=1
 }
 
 speeds() { # NAME EXPERTS
     make_pack "$1" qwen3-30b-a3b "$2" || { failed=1; return; }
     for tokens in $lengths; do
         local context=$((tokens > 32768 ? tokens : 32832))
-        bench "$1 $tokens cold" "$1" --budget 8GiB --context $context --prompts "$tokens" --cold
-        bench "$1 $tokens warm" "$1" --budget 8GiB --context $context --prompts "$tokens"
-        bench "$1 $tokens resident" "$1" --context $context --prompts "$tokens" --experts resident
+        bench "$1 $tokens resident" "$1" "" --context $context --prompts "$tokens" \
+            --experts resident
+        for use in cold warm; do
+            bench "$1 $tokens $use" "$1" "$packs/resident.json" --budget 8GiB --context $context \
+                --prompts "$tokens" $([ $use = cold ] && echo --cold)
+        done
     done
 }
 
@@ -91,7 +96,7 @@ wide() {
     "$strata" prefill "$packs/wide.gguf" "${options[@]}" --budget 12GiB \
         --logits "$packs/streamed.f32" --json >/dev/null || failed=1
     cmp "$packs/resident.f32" "$packs/streamed.f32" && echo "same bits: wide, 12GiB" || failed=1
-    repeat=1 bench "wide 32768 first" wide --budget 12GiB --context 32832 --prompts 32768
+    repeat=1 bench "wide 32768 first" wide "" --budget 12GiB --context 32832 --prompts 32768
     rm -f "$packs/wide.gguf"
 }
 

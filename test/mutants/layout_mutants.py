@@ -123,6 +123,13 @@ MUTANTS = {
         "copies.refill_bytes = 0 ?"),
     "the ring does not hold copies back": (
         "predict.c", "        if (m > 0)\n", "        if (0)\n"),
+    "launches that the ring cuts off cost nothing": (
+        "predict.c", "s->layers[layer].launches * times->launch[step][layer];",
+        "0 * s->layers[layer].launches;"),
+    "small fillings of the scratch cost nothing": (
+        "cost.c", "    if (path == STRATA__LAYOUT_DIRECT)\n        return all;\n", "    if (1)\n        return all;\n"),
+    "the bound's launches are as long as the largest ring's": (
+        "search.c", "    *least = planner->rings[first];", "    *least = planner->rings[last];"),
     "staging as fast as page-locked memory": (
         "region.c", "if (out->staged_bytes)", "if (0)"),
     "a bound too high": (

@@ -106,6 +106,10 @@ MUTANTS = {
         FEED,
         "    strata_status status = strata__feed_release(feed, feed->pieces[from].first);\n",
         "    strata_status status = STRATA_OK;\n"),
+    "a launch takes more than the ring holds": (
+        FEED,
+        "feed->launch_bytes = ring->bytes / 2;",
+        "feed->launch_bytes = 2 * ring->bytes;"),
     "an aborted prompt leaves the ring as it was": (
         FEED,
         "    strata__ring_reset(&feed->ring);\n",

@@ -44,6 +44,7 @@ strata__layout_facts fixture_accelerator(void)
         .attention_flops = 6e13,
         .path_flops = {4e12, 1.3e14, 7e13, 4.5e13},
         .path_half_rows = {1, 48, 48, 96},
+        .round_outputs = 1e6,
     };
 }
 
@@ -177,6 +178,7 @@ static void random_facts(strata__layout_facts *facts, uint64_t *seed)
     }
     facts->launch_seconds = 1e-7 * (double)fixture_next(seed, 1, 100);
     facts->link_latency_seconds = 1e-7 * (double)fixture_next(seed, 1, 100);
+    facts->round_outputs = 1e3 * (double)fixture_next(seed, 0, 100);
 }
 
 void fixture_random(layout_fixture *f, uint64_t *seed)

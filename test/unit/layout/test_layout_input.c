@@ -66,6 +66,8 @@ static void numbers_out_of_range(void **state)
     BAD(facts->path_flops[3] = -1, "rate 8 of the device");
     BAD(facts->launch_seconds = -1, "time 1 of the device");
     BAD(facts->path_half_rows[0] = 1e9, "time 2 of the device");
+    BAD(facts->round_outputs = -1, "outputs of a round of the device are -1");
+    BAD(facts->round_outputs = 1e13, "outputs of a round of the device are 1e+13");
     BAD(r->context_tokens = 0, "context tokens is 0");
     BAD(r->prompt_tokens = 513, "prompt tokens is 513, not 1 to 512");
     BAD(r->page_tokens = 65, "page tokens by 64");

@@ -50,6 +50,7 @@ static void random_problem(layout_fixture *f, uint64_t *seed)
     for (uint32_t i = 1; i < STRATA__LAYOUT_PATH_COUNT; ++i)
         f->input.facts.path_flops[i] = 1e12 * (double)fixture_next(seed, 10, 600);
     f->input.facts.memory_bytes_per_second = 1e11 * (double)fixture_next(seed, 5, 40);
+    f->input.facts.round_outputs = 1e5 * (double)fixture_next(seed, 0, 50);
     f->input.request.context_tokens = fixture_next(seed, 1, 6000);
     f->input.request.borrow = fixture_next(seed, 0, 3) == 0;
     if (fixture_next(seed, 0, 3) == 0)
@@ -118,7 +119,7 @@ static void try_ring(search *s, uint64_t session_bytes, uint64_t arena, uint64_t
     strata__carver carver = {.end = session_bytes, .alignment = p->facts.alignment_bytes};
     strata__layout_buffer buffers[STRATA__DEMANDS_MAX];
     strata__layout_copies copies = {
-        .resident = s->resident, .ring_bytes = ring, .group_bytes = group, .tail_bytes = group};
+        .resident = s->resident, .ring_bytes = ring, .group_bytes = group, .tail_bytes = ring / 2};
     uint64_t offset, missing, ns;
     s->spec.ring_bytes = ring;
     strata__layout_place_work(p, &s->spec, arena, &carver, buffers, &offset);
@@ -147,7 +148,7 @@ static void try_tiles(search *s, uint64_t session_bytes)
     strata__layout_times_init(&s->times, p, &s->spec, s->paths);
     for (uint32_t way = 0; way < 3; ++way) {
         try_ring(s, session_bytes, arena, 0, 1, way);
-        for (uint64_t group = 2u << 20; group <= 8u << 20; group *= 2) {
+        for (uint64_t group = 2u << 20; group <= 16u << 20; group *= 2) {
             uint64_t least = strata__layout_least_ring_bytes(p, group);
             if (least == 0)
                 continue;
