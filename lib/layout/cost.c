@@ -33,10 +33,10 @@ double strata__layout_touched(const strata__layout_problem *problem, uint32_t ro
     return 1 - untouched;
 }
 
-/* Half a round of a product over k values. */
-static double idle_seconds(const strata__layout_facts *f, double k, double flops)
+/* A round of a product over k values. */
+static double round_seconds(const strata__layout_facts *f, double k, double flops)
 {
-    return k * f->round_outputs / flops;
+    return 2 * k * f->round_outputs / flops;
 }
 
 double strata__layout_launch_seconds(const strata__layout_problem *problem,
@@ -46,7 +46,7 @@ double strata__layout_launch_seconds(const strata__layout_problem *problem,
     double k = (double)problem->geometry.width + layer->expert_width;
     if (path == STRATA__LAYOUT_DIRECT)
         return 4 * f->launch_seconds;
-    return 6 * f->launch_seconds + idle_seconds(f, k, f->path_flops[path]);
+    return 6 * f->launch_seconds + round_seconds(f, k, f->path_flops[path]);
 }
 
 /*
@@ -67,10 +67,10 @@ static double kernel_seconds(const strata__layout_problem *problem, const strata
         return all;
     return all +
            larger(0, 2 * values / held - launches) *
-               (3 * f->launch_seconds + idle_seconds(f, width / 2.0, f->path_flops[path])) +
+               (3 * f->launch_seconds + round_seconds(f, width / 2.0, f->path_flops[path])) +
            larger(0, values / held - launches) *
                (2 * f->launch_seconds +
-                idle_seconds(f, layer->expert_width / 2.0, f->path_flops[path]));
+                round_seconds(f, layer->expert_width / 2.0, f->path_flops[path]));
 }
 
 double strata__layout_expert_seconds(const strata__layout_problem *problem,
@@ -120,7 +120,7 @@ double strata__layout_dense_seconds(const strata__layout_problem *problem,
     /* Products: q, k and v, the output, and where there is one the feed-forward part's. */
     idle = 3 * width + q + (inner > 0 ? 2 * width + inner : 0);
     return 2 * values * rows / f->dense_flops + moved / f->memory_bytes_per_second +
-           kernels * f->launch_seconds + tiles * idle_seconds(f, idle, f->dense_flops);
+           kernels * f->launch_seconds + tiles * round_seconds(f, idle / 2, f->dense_flops);
 }
 
 double strata__layout_attention_seconds(const strata__layout_problem *problem,

@@ -52,11 +52,14 @@ static double launches_of(const strata__layout_problem *p, uint32_t layer, uint3
     return (missing + experts - 1) / experts;
 }
 
-/* Part of a layer's experts that a launch of the missing ones has. */
+/* Part of a layer's experts that a launch of the missing ones has: a quarter at most. */
 static double launch_part(const strata__layout_problem *p, uint32_t layer, uint32_t missing,
                           uint64_t bytes)
 {
     uint32_t experts = strata__layout_group_experts(p, layer, bytes);
+    uint32_t most = (p->geometry.experts + 3) / 4;
+    if (experts > most)
+        experts = most;
     return (double)(missing < experts ? missing : experts) / p->geometry.experts;
 }
 

@@ -15,6 +15,9 @@ static const uint64_t least_window_bytes = 8u << 20, most_window_bytes = 24u << 
 /* Of what is sent, one part in so many may be sent in vain. */
 enum { VAIN_PART = 25 };
 
+/* Launches that wait for blobs are a part of the layer at most. */
+enum { LAYER_PARTS = 4 };
+
 /* Pieces that can have bytes of the ring at a time, and those that have none. */
 static uint32_t ring_slots(const strata_session *session, uint64_t ring_bytes)
 {
@@ -102,14 +105,19 @@ bool strata__feed_begin(strata__feed *feed, uint64_t passes, const void **tables
         feed->generation = cache->generation;
     }
     feed->passes = passes;
+    /* What is in vain of a prompt is judged by that prompt, and the next one by the last few. */
+    feed->sent_bytes = feed->vain_bytes = 0;
+    feed->seen_bytes /= 2;
+    feed->unrouted_bytes /= 2;
     return changed;
 }
 
-void strata__feed_chunk(strata__feed *feed, uint64_t pass, bool fetch, bool fetch_next)
+void strata__feed_chunk(strata__feed *feed, uint64_t pass, strata__feed_way way,
+                        strata__feed_way next)
 {
     feed->pass = pass;
-    feed->fetch = fetch;
-    feed->fetch_next = fetch_next;
+    feed->way = way;
+    feed->next = next;
     feed->layer = 0;
     feed->offsets = NULL;
 }
@@ -137,6 +145,11 @@ static const uint32_t *routing_of(const strata__feed *feed, uint64_t number)
     bool is_present =
         number / feed->piece_count == feed->pass && piece_of(feed, number)->layer == feed->layer;
     return is_present ? feed->offsets : NULL;
+}
+
+static strata__feed_way way_of(const strata__feed *feed, uint64_t number)
+{
+    return number / feed->piece_count == feed->pass ? feed->way : feed->next;
 }
 
 /* What routing tells of the layer's blobs: found, sent in vain, or left out. */
@@ -167,30 +180,47 @@ static void count_layer(strata__feed *feed, uint32_t layer, const uint32_t *offs
     strata__counter_add(&c->blob_dropped_bytes, left_out * blob);
     strata__counter_add(&c->blob_filled_bytes, filled * blob);
     ahead *= blob;
-    feed->ahead_bytes += ahead;
+    feed->seen_bytes += ahead;
+    feed->unrouted_bytes += vain * blob;
     feed->vain_bytes += vain * blob;
     feed->unseen_bytes -= feed->unseen_bytes < ahead ? feed->unseen_bytes : ahead;
+}
+
+/* Whether a piece that was sent lacks routed blobs. */
+static bool has_rest(const strata__feed *feed, const strata__feed_piece *piece)
+{
+    uint64_t at = strata__cache_index(&feed->session->cache, piece->layer, 0);
+    for (uint32_t e = piece->first; piece->state == STRATA__FEED_SENT && e < piece->end; ++e)
+        if (feed->offsets[e + 1] > feed->offsets[e] && feed->sent[at + e] == STRATA__SENT_NOT &&
+            feed->session->cache.states[at + e] == STRATA__BLOB_ABSENT)
+            return true;
+    return false;
 }
 
 void strata__feed_routed(strata__feed *feed, uint32_t layer, const uint32_t *offsets)
 {
     feed->layer = layer;
     feed->offsets = offsets;
+    feed->rests = 0;
     count_layer(feed, layer, offsets);
+    for (uint32_t i = feed->first_piece[layer]; i < feed->first_piece[layer + 1]; ++i) {
+        feed->pieces[i].rest = has_rest(feed, &feed->pieces[i]);
+        feed->rests += feed->pieces[i].rest;
+    }
 }
 
 /* A claim that may have to wait for blobs on their way to the cache. */
-static strata_status claim(strata__feed *feed, strata__feed_piece *piece, uint64_t bytes,
-                           bool needed)
+static strata_status claim(strata__feed *feed, const strata__feed_piece *piece,
+                           strata__ring_piece *slot, uint64_t bytes, bool needed)
 {
     uint64_t offset = bytes ? piece->ring_offset : 0;
-    strata_status status = strata__ring_claim(&feed->ring, offset, bytes, &piece->ring);
-    if (status != STRATA_OK || piece->ring.tenant || !needed)
+    strata_status status = strata__ring_claim(&feed->ring, offset, bytes, slot);
+    if (status != STRATA_OK || slot->tenant || !needed)
         return status;
     status = strata__ring_make_room(&feed->ring);
     if (status == STRATA_OK)
-        status = strata__ring_claim(&feed->ring, offset, bytes, &piece->ring);
-    if (status == STRATA_OK && !piece->ring.tenant)
+        status = strata__ring_claim(&feed->ring, offset, bytes, slot);
+    if (status == STRATA_OK && !slot->tenant)
         status = strata__fail(STRATA_ERR_INTERNAL,
                               "layer %u, experts from %u: the ring has no room for a piece",
                               piece->layer, piece->first);
@@ -230,20 +260,35 @@ static bool is_in_ring(const strata__feed *feed, const strata__copy_list *list)
     return false;
 }
 
+/*
+ * The piece's bytes of the ring where some of the list goes there, or may yet: unless they were
+ * its own, a later piece could have them when what is routed is to follow.
+ */
+static uint64_t bytes_to_claim(const strata__feed *feed, const strata__feed_piece *piece,
+                               const strata__copy_list *list)
+{
+    if (piece->rest)
+        return 0;
+    return !routing_of(feed, feed->sent_pieces) || is_in_ring(feed, list) ? piece->ring_bytes : 0;
+}
+
 /* Enqueues a piece's copies. *out_sent false: its place in the ring is still to be read. */
 static strata_status send_list(strata__feed *feed, strata__feed_piece *piece,
                                const strata__copy_list *list, bool needed, bool *out_sent)
 {
+    strata__ring_piece *slot = piece->rest ? &piece->more : &piece->ring;
+    uint64_t bytes = bytes_to_claim(feed, piece, list);
+    bool claims = list->count || bytes;
     strata_status status = STRATA_OK;
-    if (list->count)
-        status = claim(feed, piece, is_in_ring(feed, list) ? piece->ring_bytes : 0, needed);
-    if (status != STRATA_OK || (list->count && !piece->ring.tenant))
+    if (claims)
+        status = claim(feed, piece, slot, bytes, needed);
+    if (status != STRATA_OK || (claims && !slot->tenant))
         return status;
     status = enqueue(feed, piece, list);
     if (status == STRATA_OK && piece->buffer)
         status = strata__staging_emptying(&feed->staging, piece->buffer, feed->session->copies);
-    if (status == STRATA_OK && list->count)
-        status = strata__ring_copied(&feed->ring, &piece->ring, list->bytes);
+    if (status == STRATA_OK && claims)
+        status = strata__ring_copied(&feed->ring, slot, list->bytes);
     if (status != STRATA_OK)
         return status;
     strata__feed_mark(feed, piece, STRATA__BLOB_COPYING);
@@ -272,7 +317,8 @@ static strata_status list_piece(strata__feed *feed, uint64_t number, bool needed
     const void *pending = NULL;
     strata_status status;
     do {
-        status = strata__feed_list(feed, piece_of(feed, number), offsets, &feed->list, &pending);
+        status = strata__feed_list(feed, piece_of(feed, number), offsets, way_of(feed, number).rows,
+                                   &feed->list, &pending);
         if (status == STRATA_OK && pending && needed)
             status = wait_for_source(feed, pending);
     } while (status == STRATA_OK && pending && needed);
@@ -305,6 +351,7 @@ static strata_status stage(strata__feed *feed, strata__feed_piece *piece, bool n
 static strata_status send_next(strata__feed *feed, bool needed, bool *out_sent)
 {
     strata__feed_piece *piece = piece_of(feed, feed->sent_pieces);
+    uint64_t before = feed->sent_bytes;
     strata_status status = STRATA_OK;
     bool listed = true;
     *out_sent = false;
@@ -315,8 +362,11 @@ static strata_status send_next(strata__feed *feed, bool needed, bool *out_sent)
             listed = piece->state == STRATA__FEED_STAGED;
         }
     }
-    if (status != STRATA_OK || !listed)
+    if (status != STRATA_OK || !listed) {
+        if (piece->state == STRATA__FEED_WAITING)
+            strata__feed_forget(feed, piece);
         return status;
+    }
     if (piece->buffer) {
         if (strata__staging_is_full(&feed->staging, piece->buffer, needed))
             status = send_list(feed, piece, &piece->buffer->list, needed, out_sent);
@@ -324,7 +374,7 @@ static strata_status send_next(strata__feed *feed, bool needed, bool *out_sent)
         status = send_list(feed, piece, &feed->list, needed, out_sent);
     }
     if (*out_sent && !routing_of(feed, feed->sent_pieces))
-        feed->unseen_bytes += piece->ring_bytes;
+        feed->unseen_bytes += feed->sent_bytes - before;
     if (*out_sent)
         feed->sent_pieces++;
     else if (piece->state == STRATA__FEED_WAITING)
@@ -350,16 +400,16 @@ static bool may_precede(const strata__feed *feed, uint64_t number)
         return false;
     if (pass >= feed->passes || number >= feed->done_pieces + feed->piece_count)
         return false;
-    return routing_of(feed, number) || !(pass == feed->pass ? feed->fetch : feed->fetch_next);
+    return routing_of(feed, number) || !way_of(feed, number).fetch;
 }
 
 /* Were as much of what is not seen yet in vain as of what has been: is it little of all that is sent? */
 static bool is_worth_sending(const strata__feed *feed, const strata__feed_piece *piece)
 {
     double vain = (double)feed->vain_bytes;
-    if (!piece->ring_bytes || !feed->ahead_bytes)
+    if (!piece->ring_bytes || !feed->seen_bytes)
         return true;
-    vain += vain / (double)feed->ahead_bytes * (double)feed->unseen_bytes;
+    vain += (double)feed->unrouted_bytes / (double)feed->seen_bytes * (double)feed->unseen_bytes;
     return vain * VAIN_PART <= (double)feed->sent_bytes;
 }
 
@@ -398,13 +448,47 @@ static strata_status stage_ahead(strata__feed *feed)
     return status;
 }
 
+/* Sends what of a piece is routed and was left out before that was known. */
+static strata_status send_rest(strata__feed *feed, uint32_t index, bool needed, bool *out_sent)
+{
+    strata__feed_piece *piece = &feed->pieces[index];
+    bool listed;
+    strata_status status = list_piece(feed, number_of(feed, index), needed, &listed);
+    *out_sent = false;
+    if (status == STRATA_OK && listed)
+        status = send_list(feed, piece, &feed->list, needed, out_sent);
+    if (*out_sent) {
+        piece->rest = false;
+        feed->rests--;
+    }
+    return status;
+}
+
+static strata_status send_rests(strata__feed *feed)
+{
+    strata_status status = STRATA_OK;
+    bool sent = true;
+    for (uint32_t i = feed->first_piece[feed->layer];
+         feed->rests && status == STRATA_OK && sent && i < feed->first_piece[feed->layer + 1]; ++i)
+        if (feed->pieces[i].rest)
+            status = send_rest(feed, i, false, &sent);
+    return status;
+}
+
 strata_status strata__feed_advance(strata__feed *feed)
 {
     strata_status status = strata__ring_poll(&feed->ring);
     bool sent = true;
+    if (status == STRATA_OK && feed->rests)
+        status = send_rests(feed);
     while (status == STRATA_OK && sent && may_send(feed))
         status = send_next(feed, false, &sent);
     return status == STRATA_OK ? stage_ahead(feed) : status;
+}
+
+static strata_status cannot_send(const strata__feed *feed)
+{
+    return strata__fail(STRATA_ERR_INTERNAL, "layer %u: experts cannot be sent", feed->layer);
 }
 
 static strata_status send_up_to(strata__feed *feed, uint64_t number)
@@ -414,7 +498,7 @@ static strata_status send_up_to(strata__feed *feed, uint64_t number)
     while (status == STRATA_OK && sent && feed->sent_pieces <= number)
         status = send_next(feed, true, &sent);
     if (status == STRATA_OK && !sent)
-        status = strata__fail(STRATA_ERR_INTERNAL, "layer %u: experts cannot be sent", feed->layer);
+        status = cannot_send(feed);
     return status;
 }
 
@@ -422,6 +506,8 @@ static strata_status send_up_to(strata__feed *feed, uint64_t number)
 static strata_status use_piece(strata__feed *feed, strata__feed_piece *piece)
 {
     strata_status status = strata__ring_use(&feed->ring, &piece->ring);
+    if (status == STRATA_OK)
+        status = strata__ring_use(&feed->ring, &piece->more);
     if (status == STRATA_OK) {
         strata__feed_mark(feed, piece, STRATA__BLOB_PRESENT);
         piece->state = STRATA__FEED_IN_USE;
@@ -451,16 +537,25 @@ static uint64_t missing_of(const strata__feed *feed, const strata__feed_piece *p
 static bool has_arrived(const strata__feed *feed, const strata__feed_piece *piece)
 {
     return piece->state == STRATA__FEED_IN_USE ||
-           (piece->state == STRATA__FEED_SENT && strata__ring_is_ready(&feed->ring, &piece->ring));
+           (piece->state == STRATA__FEED_SENT && !piece->rest &&
+            strata__ring_is_ready(&feed->ring, &piece->ring) &&
+            strata__ring_is_ready(&feed->ring, &piece->more));
 }
 
-/* What is left of the layer is cut into equal launches of at most launch_bytes. */
+/*
+ * What is left of the layer is cut into equal launches, of at most launch_bytes and a part of the
+ * layer, so that kernels begin before the whole layer is there.
+ */
 static uint64_t even_launch(const strata__feed *feed, uint32_t index, uint32_t end)
 {
+    uint64_t slot = feed->session->layout->layers[feed->layer].slot_bytes;
+    uint64_t most = slot * ((feed->session->geometry->experts + LAYER_PARTS - 1) / LAYER_PARTS);
     uint64_t left = 0, launches;
+    if (most > feed->launch_bytes)
+        most = feed->launch_bytes;
     for (; index < end; ++index)
         left += missing_of(feed, &feed->pieces[index]);
-    launches = (left + feed->launch_bytes - 1) / feed->launch_bytes;
+    launches = (left + most - 1) / most;
     return launches ? (left + launches - 1) / launches : 0;
 }
 
@@ -484,6 +579,14 @@ uint32_t strata__feed_limit(const strata__feed *feed, uint32_t first)
     return feed->pieces[index - 1].end;
 }
 
+static void forget_piece(strata__feed *feed, strata__feed_piece *piece)
+{
+    strata__feed_forget(feed, piece);
+    piece->state = STRATA__FEED_WAITING;
+    piece->ring.tenant = piece->more.tenant = 0;
+    piece->rest = false;
+}
+
 /* The piece that is next to be done: nothing will read it any more. */
 static strata_status release_piece(strata__feed *feed, strata__feed_piece *piece)
 {
@@ -499,9 +602,9 @@ static strata_status release_piece(strata__feed *feed, strata__feed_piece *piece
     }
     if (status == STRATA_OK)
         status = strata__ring_release(&feed->ring, &piece->ring);
-    strata__feed_forget(feed, piece);
-    piece->state = STRATA__FEED_WAITING;
-    piece->ring.tenant = 0;
+    if (status == STRATA_OK)
+        status = strata__ring_release(&feed->ring, &piece->more);
+    forget_piece(feed, piece);
     feed->done_pieces++;
     return status;
 }
@@ -529,15 +632,22 @@ static bool is_on_the_way(const strata__feed *feed, uint32_t first, uint32_t las
     if (feed->sent_pieces <= number_of(feed, last))
         return true;
     for (uint32_t i = first; i <= last; ++i)
-        if (feed->pieces[i].state == STRATA__FEED_SENT &&
-            !strata__ring_is_ready(&feed->ring, &feed->pieces[i].ring))
+        if (feed->pieces[i].state == STRATA__FEED_SENT && !has_arrived(feed, &feed->pieces[i]))
             return true;
     return false;
 }
 
 static strata_status use_pieces(strata__feed *feed, uint32_t first, uint32_t last)
 {
-    strata_status status = send_up_to(feed, number_of(feed, last));
+    strata_status status = STRATA_OK;
+    bool sent = true;
+    for (uint32_t i = first; i <= last && status == STRATA_OK && sent; ++i)
+        if (feed->pieces[i].rest)
+            status = send_rest(feed, i, true, &sent);
+    if (status == STRATA_OK && !sent)
+        status = cannot_send(feed);
+    if (status == STRATA_OK)
+        status = send_up_to(feed, number_of(feed, last));
     for (uint32_t i = first; i <= last && status == STRATA_OK; ++i)
         if (feed->pieces[i].state == STRATA__FEED_SENT)
             status = use_piece(feed, &feed->pieces[i]);
@@ -575,15 +685,13 @@ void strata__feed_end(strata__feed *feed, bool is_copied)
         count_link(feed);
     strata__ring_reset(&feed->ring);
     for (uint32_t i = 0; i < feed->piece_count; ++i) {
-        strata__feed_forget(feed, &feed->pieces[i]);
-        feed->pieces[i].state = STRATA__FEED_WAITING;
-        feed->pieces[i].ring.tenant = 0;
+        forget_piece(feed, &feed->pieces[i]);
         feed->pieces[i].buffer = NULL;
     }
     for (uint64_t i = 0; i < cache->count; ++i)
         if (cache->states[i] == STRATA__BLOB_COPYING)
             cache->states[i] = is_copied ? STRATA__BLOB_PRESENT : STRATA__BLOB_ABSENT;
     feed->sent_pieces = feed->staged_pieces = feed->done_pieces = 0;
-    feed->passes = feed->unseen_bytes = 0;
+    feed->passes = feed->unseen_bytes = feed->rests = 0;
     feed->offsets = NULL;
 }

@@ -9,7 +9,8 @@
  * address for the whole prompt, so that the tables of pointers are written once.
  *
  *   streamed   pieces are sent a little ahead of the layer that is being computed, as far as the
- *              ring holds; once a layer's routing is known, blobs that are not routed are left out
+ *              ring holds, without blobs that earlier rows hardly used; once a layer's routing is
+ *              known, what of these is routed follows, and blobs that are not routed are left out
  *   fetched    nothing is sent before the routing of its layer is known
  *
  * A launch takes experts of several pieces: all that are at hand, and else as many as half of the
@@ -46,8 +47,16 @@ typedef struct strata__feed_piece {
     uint64_t ring_offset;
     uint64_t ring_bytes; /* of those without a place in the cache */
     strata__ring_piece ring;
+    strata__ring_piece more;        /* copies that followed, to the same bytes or the cache */
+    bool rest;                      /* sent but for routed blobs, which are to follow */
     strata__staging_buffer *buffer; /* of a staged piece */
 } strata__feed_piece;
+
+/* How a chunk's blobs are brought. */
+typedef struct strata__feed_way {
+    uint32_t rows;
+    bool fetch;
+} strata__feed_way;
 
 typedef struct strata__feed {
     strata_session *session;
@@ -66,18 +75,20 @@ typedef struct strata__feed {
     uint64_t generation;     /* of the cache that the table was made for; 0: none */
     uint64_t window_bytes;   /* that may be outstanding ahead of routing */
     uint64_t launch_bytes;   /* of the ring that one launch may take */
-    uint64_t ahead_bytes;    /* sent to the ring ahead of routing, which has been seen since */
-    uint64_t vain_bytes;     /* part of them that was not routed */
-    uint64_t sent_bytes;     /* to ring and cache */
-    uint64_t unseen_bytes;   /* sent to the ring ahead of routing that is still to be seen */
+    uint64_t seen_bytes;     /* sent to the ring ahead of routing that has been seen since */
+    uint64_t unrouted_bytes; /* part of them that was not routed */
+    uint64_t unseen_bytes;   /* sent ahead of routing that is still to be seen */
+    uint64_t sent_bytes;     /* for the prompt */
+    uint64_t vain_bytes;     /* part of them that was not routed and is not kept */
     uint64_t pass;           /* of the present chunk */
     uint64_t passes;         /* of the prompt */
     uint64_t sent_pieces;    /* of all passes: the next piece to be sent */
     uint64_t staged_pieces;  /* the next piece to be looked at for staging */
     uint64_t done_pieces;    /* whose kernels are all enqueued */
     const uint32_t *offsets; /* of the present layer's rows; NULL: not known */
-    bool fetch;              /* of the present chunk */
-    bool fetch_next;         /* of the next */
+    strata__feed_way way;    /* of the present chunk */
+    strata__feed_way next;   /* of the next */
+    uint64_t rests;          /* pieces of the present layer that have a rest */
 } strata__feed;
 
 strata_status strata__feed_init(strata__feed *feed, strata_prefill *prefill);
@@ -89,8 +100,9 @@ void strata__feed_finish(strata__feed *feed); /* both streams idle; also half bu
  */
 bool strata__feed_begin(strata__feed *feed, uint64_t passes, const void **tables);
 
-/* A chunk begins. */
-void strata__feed_chunk(strata__feed *feed, uint64_t pass, bool fetch, bool fetch_next);
+/* A chunk begins; without a next one, `next` is zeros. */
+void strata__feed_chunk(strata__feed *feed, uint64_t pass, strata__feed_way way,
+                        strata__feed_way next);
 
 /* The rows of a layer are grouped: expert e has offsets[e + 1] - offsets[e] of them. */
 void strata__feed_routed(strata__feed *feed, uint32_t layer, const uint32_t *offsets);

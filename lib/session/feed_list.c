@@ -8,6 +8,8 @@
 
 enum { GATE, UP, DOWN, PROJECTIONS };
 
+enum { KNOWN_ROWS = 8 };
+
 static uint64_t index_of(const strata__feed *feed, uint32_t layer, uint32_t expert)
 {
     return strata__cache_index(&feed->session->cache, layer, expert);
@@ -141,18 +143,58 @@ static strata_status add_run(const strata__feed *feed, strata__copy_list *list, 
     return status;
 }
 
-static bool is_wanted(const strata__feed *feed, uint32_t layer, uint32_t expert,
-                      const uint32_t *offsets)
+/* What decides whether an expert is wanted. */
+typedef struct wish {
+    const strata__feed *feed;
+    uint64_t first; /* index of the layer's first expert */
+    const uint32_t *offsets;
+    uint64_t rows; /* 0: nothing is known of the experts' use */
+    uint64_t uses; /* of all experts of the layer */
+} wish;
+
+/*
+ * Use is known once there have been so many rows for each expert. What waits in staging buffers is
+ * listed long before, and as a whole.
+ */
+static wish make_wish(const strata__feed *feed, uint32_t layer, const uint32_t *offsets,
+                      uint32_t rows)
 {
-    if (feed->session->cache.states[index_of(feed, layer, expert)] != STRATA__BLOB_ABSENT)
-        return false;
-    return !offsets || offsets[expert + 1] > offsets[expert];
+    const strata__cache *cache = &feed->session->cache;
+    wish w = {.feed = feed, .first = index_of(feed, layer, 0), .offsets = offsets};
+    if (offsets || feed->staging.buffer_bytes)
+        return w;
+    for (uint32_t e = 0; e < cache->experts; ++e)
+        w.uses += cache->uses[w.first + e];
+    if (w.uses >= (uint64_t)KNOWN_ROWS * cache->experts)
+        w.rows = (uint64_t)rows * feed->session->geometry->top_k;
+    return w;
 }
 
-static void note(strata__feed *feed, const strata__feed_piece *piece, uint32_t expert)
+/* Unknown routing: wanted is what would be expected to get a row, were use as it was. */
+static bool is_wanted(const wish *w, uint32_t expert)
 {
-    uint64_t at = index_of(feed, piece->layer, expert);
-    feed->sent[at] = feed->session->cache.places[at] ? STRATA__SENT_TO_CACHE : STRATA__SENT_TO_RING;
+    const strata__cache *cache = &w->feed->session->cache;
+    uint64_t at = w->first + expert;
+    if (cache->states[at] != STRATA__BLOB_ABSENT || w->feed->sent[at] != STRATA__SENT_NOT)
+        return false;
+    if (w->offsets)
+        return w->offsets[expert + 1] > w->offsets[expert];
+    return !w->rows || (double)cache->uses[at] * (double)w->rows >= (double)w->uses;
+}
+
+static void note(strata__feed *feed, uint64_t at)
+{
+    uint8_t way = feed->session->cache.places[at] ? STRATA__SENT_TO_CACHE : STRATA__SENT_TO_RING;
+    feed->sent[at] = way | STRATA__SENT_NEW;
+}
+
+/* Notes of a list that is complete are kept, others forgotten. */
+static void settle_notes(strata__feed *feed, const strata__feed_piece *piece, bool keep)
+{
+    uint64_t at = index_of(feed, piece->layer, 0);
+    for (uint32_t e = piece->first; e < piece->end; ++e)
+        if (feed->sent[at + e] & STRATA__SENT_NEW)
+            feed->sent[at + e] = keep ? feed->sent[at + e] & ~STRATA__SENT_NEW : STRATA__SENT_NOT;
 }
 
 void strata__feed_forget(strata__feed *feed, const strata__feed_piece *piece)
@@ -162,9 +204,10 @@ void strata__feed_forget(strata__feed *feed, const strata__feed_piece *piece)
 }
 
 strata_status strata__feed_list(strata__feed *feed, const strata__feed_piece *piece,
-                                const uint32_t *offsets, strata__copy_list *list,
+                                const uint32_t *offsets, uint32_t rows, strata__copy_list *list,
                                 const void **out_pending)
 {
+    const wish w = make_wish(feed, piece->layer, offsets, rows);
     uint64_t slot = feed->session->layout->layers[piece->layer].slot_bytes;
     bool alone = feed->session->experts.expert_fn != NULL;
     strata_status status = STRATA_OK;
@@ -172,22 +215,20 @@ strata_status strata__feed_list(strata__feed *feed, const strata__feed_piece *pi
     *out_pending = NULL;
     for (uint32_t e = piece->first; e < piece->end && status == STRATA_OK && !*out_pending;) {
         uint8_t *target = strata__feed_address(feed, piece, e);
-        uint32_t rows = 0;
-        if (!is_wanted(feed, piece->layer, e, offsets)) {
+        uint32_t run = 0;
+        if (!is_wanted(&w, e)) {
             ++e;
             continue;
         }
         do {
-            note(feed, piece, e + rows);
-            ++rows;
-        } while (!alone && e + rows < piece->end &&
-                 is_wanted(feed, piece->layer, e + rows, offsets) &&
-                 strata__feed_address(feed, piece, e + rows) == target + rows * slot);
-        status = add_run(feed, list, piece->layer, e, rows, target, out_pending);
-        e += rows;
+            note(feed, w.first + e + run);
+            ++run;
+        } while (!alone && e + run < piece->end && is_wanted(&w, e + run) &&
+                 strata__feed_address(feed, piece, e + run) == target + run * slot);
+        status = add_run(feed, list, piece->layer, e, run, target, out_pending);
+        e += run;
     }
-    if (status != STRATA_OK || *out_pending)
-        strata__feed_forget(feed, piece);
+    settle_notes(feed, piece, status == STRATA_OK && !*out_pending);
     return status;
 }
 

@@ -5,8 +5,8 @@
 
 #include "session/feed.h"
 
-/* What feed->sent says of an expert. */
-enum { STRATA__SENT_NOT, STRATA__SENT_TO_CACHE, STRATA__SENT_TO_RING };
+/* What feed->sent says of an expert; NEW: in the list that is being made. */
+enum { STRATA__SENT_NOT, STRATA__SENT_TO_CACHE, STRATA__SENT_TO_RING, STRATA__SENT_NEW = 0x80 };
 
 /* Where an expert's blob is or will be for kernels. */
 uint8_t *strata__feed_address(const strata__feed *feed, const strata__feed_piece *piece,
@@ -16,12 +16,12 @@ uint8_t *strata__feed_address(const strata__feed *feed, const strata__feed_piece
 uint64_t strata__feed_list_capacity(const strata_session *session);
 
 /*
- * Lists the copies of what is absent, of what is routed alone where `offsets` is not NULL, and
- * notes them in feed->sent. *out_pending: host memory that is still to be page-locked, and no list;
- * else NULL.
+ * Lists the copies of what is absent and was not sent, and notes them in feed->sent: of what is
+ * routed where `offsets` is not NULL, else of what a chunk of `rows` rows is likely to use.
+ * *out_pending: host memory that is still to be page-locked, and no list; else NULL.
  */
 strata_status strata__feed_list(strata__feed *feed, const strata__feed_piece *piece,
-                                const uint32_t *offsets, strata__copy_list *list,
+                                const uint32_t *offsets, uint32_t rows, strata__copy_list *list,
                                 const void **out_pending);
 
 /* Nothing of a piece is noted in feed->sent any more. */

@@ -74,7 +74,7 @@ static const rates typical[] = {
      55e9,
      2.6e-6,
      4.1e12,
-     3e-6,
+     5e-6,
      6e14,
      5.5e14,
      {2e13, 3.2e14, 1.5e14, 5.5e14},

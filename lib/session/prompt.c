@@ -150,11 +150,12 @@ static uint64_t chunk_start(const prompt *p, uint64_t index)
     return index * whole + (index < rest ? index : rest);
 }
 
-static bool is_fetched(const strata_session *session, uint64_t rows)
+static strata__feed_way way_of(const strata_session *session, uint64_t rows)
 {
     const strata__layout_work *work = &session->layout->prompt;
     uint32_t band = strata__layout_band_of(work, rows);
-    return band < work->band_count && work->bands[band].fetch;
+    bool fetch = band < work->band_count && work->bands[band].fetch;
+    return (strata__feed_way){.rows = (uint32_t)rows, .fetch = rows && fetch};
 }
 
 static void begin_feed(const prompt *p, uint64_t index, uint64_t rows)
@@ -163,8 +164,7 @@ static void begin_feed(const prompt *p, uint64_t index, uint64_t rows)
     uint64_t next = 0;
     if (index + 1 < p->chunk_count)
         next = chunk_start(p, index + 2) - chunk_start(p, index + 1);
-    strata__feed_chunk(&p->prefill->feed, index, is_fetched(session, rows),
-                       next && is_fetched(session, next));
+    strata__feed_chunk(&p->prefill->feed, index, way_of(session, rows), way_of(session, next));
 }
 
 /* Until the device has done the chunk, blobs of the next one are sent. */

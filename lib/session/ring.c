@@ -194,8 +194,8 @@ static void count(strata__ring *ring, strata__ring_slot *slot)
         slot->kept = false;
         slot->tenant = 0;
     }
-    if (ring->device->ops->event_elapsed_ns(ring->device, slot->begun, slot->ready, &ns) ==
-        STRATA_OK) {
+    if (slot->copy_bytes && ring->device->ops->event_elapsed_ns(ring->device, slot->begun,
+                                                                slot->ready, &ns) == STRATA_OK) {
         ring->measured_bytes += slot->copy_bytes;
         ring->measured_ns += ns;
     }
@@ -216,7 +216,7 @@ static strata__ring_slot *oldest_uncounted(const strata__ring *ring)
 strata_status strata__ring_poll(strata__ring *ring)
 {
     strata__ring_slot *slot;
-    while (ring->outstanding_bytes && (slot = oldest_uncounted(ring)) != NULL) {
+    while ((slot = oldest_uncounted(ring)) != NULL) {
         bool done;
         strata_status status = ring->device->ops->event_query(ring->device, slot->ready, &done);
         if (status != STRATA_OK || !done)
