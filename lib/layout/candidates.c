@@ -37,6 +37,13 @@ static void add_chunk(strata__planner *planner, uint64_t chunk)
         planner->chunks[planner->chunk_count++] = (uint32_t)chunk;
 }
 
+/* The size of as few equal chunks as are not larger than `most`. */
+static uint64_t even_chunk(uint64_t tokens, uint64_t most)
+{
+    uint64_t chunks = (tokens + most - 1) / most;
+    return (tokens + chunks - 1) / chunks;
+}
+
 /* Chunks of one size, for every number of them up to 24, then in ever larger steps. */
 static void list_chunks(strata__planner *planner)
 {
@@ -48,7 +55,9 @@ static void list_chunks(strata__planner *planner)
     }
     for (uint64_t n = 1; tokens > n * SMALL_CHUNK; n += n < 24 ? 1 : n / 4)
         add_chunk(planner, (tokens + n - 1) / n);
-    for (uint32_t chunk = SMALL_CHUNK; chunk; chunk /= 2)
+    add_chunk(planner, SMALL_CHUNK);
+    add_chunk(planner, even_chunk(tokens, SMALL_CHUNK));
+    for (uint32_t chunk = SMALL_CHUNK / 2; chunk; chunk /= 2)
         add_chunk(planner, chunk);
 }
 
@@ -66,6 +75,7 @@ static void list_rings(strata__planner *planner)
 {
     const strata__layout_problem *p = planner->problem;
     const uint64_t large = strata__layout_default_group_bytes();
+    const uint64_t parts[] = {1, 2, 3, 4, 6, 8, 12, 16};
     uint64_t layer = p->largest_slot_bytes * p->geometry.experts;
     planner->ring_count = 0;
     if (!p->copies || p->request.experts != STRATA__LAYOUT_EXPERTS_STREAM)
@@ -76,8 +86,8 @@ static void list_rings(strata__planner *planner)
     for (uint64_t group = large / 8; group <= 2 * large; group *= 2)
         add_ring(planner, strata__layout_least_ring_bytes(p, group), group);
     for (uint64_t group = large / 2; group <= 2 * large; group *= 2)
-        for (uint64_t part = 1; part <= 16; part *= 2)
-            add_ring(planner, strata__layout_least_ring_bytes(p, group) + layer / part, group);
+        for (uint64_t i = 0; i < sizeof parts / sizeof parts[0]; ++i)
+            add_ring(planner, strata__layout_least_ring_bytes(p, group) + layer / parts[i], group);
     add_ring(planner, 2 * (planner->rings[planner->ring_count - 1].ring_bytes), 2 * large);
     add_ring(planner, 2 * (planner->rings[planner->ring_count - 1].ring_bytes), 2 * large);
 }

@@ -152,13 +152,18 @@ static double fetch_seconds(const simulation *s, const strata__layout_times *tim
 {
     const strata__layout_problem *p = s->problem;
     double touched = strata__layout_touched(p, times->steps[step].rows), sum = 0;
-    double latency = p->facts.link_latency_seconds;
+    double latency = p->facts.link_latency_seconds, spb = s->copies->seconds_per_byte;
+    double ring = (double)s->copies->ring_bytes;
     for (uint32_t l = 0; l < p->geometry.layer_count; ++l) {
-        double wanted = s->layers[l].bytes * touched, copies = 0;
-        if (wanted > 0)
-            copies = wanted * s->copies->seconds_per_byte +
-                     latency * (2 + 3 * wanted / (double)p->classes[p->class_of[l]].slot_bytes) +
-                     launch_seconds(s, times, step, l);
+        double wanted = s->layers[l].bytes * touched, copies = 0, last;
+        if (wanted > 0) {
+            last = launch_seconds(s, times, step, l);
+            copies = wanted * spb + last +
+                     latency * (2 + 3 * wanted / (double)p->classes[p->class_of[l]].slot_bytes);
+            /* Half a ring is copied before its launch begins, the rest of the layer after it. */
+            if (wanted > ring)
+                copies += larger(0, last - ring / 2 * spb);
+        }
         sum += times->before[step][l] + larger(copies, kernel_seconds(s, times, step, l));
     }
     return sum;
@@ -182,9 +187,10 @@ strata__layout_prediction strata__layout_predict(const strata__layout_problem *p
         passes[step->band] += step->count;
     }
     for (uint32_t band = 0; band < STRATA__LAYOUT_MAX_BANDS; ++band) {
-        bool fetches = s.bytes > 0 && fetched[band] < stream[band];
+        /* Where both come to the same, sums that are added up in another order differ a little. */
+        bool fetches = s.bytes > 0 && fetched[band] < stream[band] * (1 - 1e-9);
         double sent = fetches ? rows[band] : passes[band];
-        total += fetches ? fetched[band] : stream[band];
+        total += s.bytes > 0 ? smaller(fetched[band], stream[band]) : stream[band];
         link += sent * s.link_seconds;
         bytes += sent * s.bytes;
         overlapped += rows[band] * s.link_seconds;

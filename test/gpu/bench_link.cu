@@ -13,9 +13,10 @@
 namespace
 {
 
-enum way { ROWS, WHOLE, ROWS_NO_EVENTS, TWO_STREAMS, WAYS };
+enum way { ROWS, WHOLE, ROWS_NO_EVENTS, TWO_STREAMS, SINGLE, BATCH, WAYS };
 
-const char *const way_names[WAYS] = {"rows", "whole", "rows, no events", "rows, two streams"};
+const char *const way_names[WAYS] = {
+    "rows", "whole", "rows, no events", "rows, two streams", "single copies", "batch of singles"};
 
 void must(cudaError_t code)
 {
@@ -33,6 +34,36 @@ struct link {
     cudaEvent_t begun, ready, used, first, last;
 };
 
+/* Every matrix by itself, as where neighbours are not wanted. */
+void send_singles(const link &l, uint64_t offset, uint64_t matrix, uint64_t experts, bool batch,
+                  cudaStream_t stream)
+{
+    constexpr uint64_t MOST = 192;
+    static const void *to[MOST], *from[MOST];
+    static size_t bytes[MOST];
+    size_t count = 0;
+    for (uint64_t e = 0; e < experts; e++)
+        for (uint64_t i = 0; i < 3 && count < MOST; i++, count++) {
+            to[count] = l.device + offset + (3 * e + i) * matrix;
+            from[count] = l.host + i * (l.bytes / 3) + offset / 3 + e * matrix;
+            bytes[count] = matrix;
+        }
+#if CUDART_VERSION >= 13000
+    if (batch) {
+        cudaMemcpyAttributes attributes = {};
+        size_t first = 0;
+        attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+        must(cudaMemcpyBatchAsync(to, from, bytes, count, &attributes, &first, 1, stream));
+        return;
+    }
+#else
+    (void)batch;
+#endif
+    for (size_t i = 0; i < count; i++)
+        must(cudaMemcpyAsync(const_cast<void *>(to[i]), from[i], bytes[i], cudaMemcpyHostToDevice,
+                             stream));
+}
+
 /* `experts` experts, each a third of it gate, up and down. */
 void send_piece(const link &l, uint64_t offset, uint64_t matrix, uint64_t experts, int how,
                 cudaStream_t stream)
@@ -41,6 +72,12 @@ void send_piece(const link &l, uint64_t offset, uint64_t matrix, uint64_t expert
     if (events) {
         must(cudaStreamWaitEvent(stream, l.used, 0));
         must(cudaEventRecord(l.begun, stream));
+    }
+    if (how == SINGLE || how == BATCH) {
+        send_singles(l, offset, matrix, experts, how == BATCH, stream);
+        if (events)
+            must(cudaEventRecord(l.ready, stream));
+        return;
     }
     for (uint64_t i = 0; i < 3; i++) {
         const uint8_t *from = l.host + i * (l.bytes / 3) + offset / 3;

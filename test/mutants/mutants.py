@@ -110,6 +110,18 @@ MUTANTS = {
         FEED,
         "feed->launch_bytes = ring->bytes / 2;",
         "feed->launch_bytes = 2 * ring->bytes;"),
+    "what is routed and was left out does not follow": (
+        FEED,
+        "        feed->pieces[i].rest = has_rest(feed, &feed->pieces[i]);\n",
+        "        feed->pieces[i].rest = false;\n"),
+    "a piece whose blobs are to follow has no place in the ring": (
+        FEED,
+        "    return !routing_of(feed, feed->sent_pieces) || is_in_ring(feed, list) ?",
+        "    return is_in_ring(feed, list) ?"),
+    "kernels do not wait for what followed": (
+        FEED,
+        "        status = strata__ring_use(&feed->ring, &piece->more);\n",
+        "        status = STRATA_OK;\n"),
     "an aborted prompt leaves the ring as it was": (
         FEED,
         "    strata__ring_reset(&feed->ring);\n",
