@@ -60,9 +60,10 @@ typedef struct strata_decode_result {
  * @param request copied
  * @param result  filled also on failure when the arguments were good; or NULL
  * @return STRATA_OK, STRATA_ERR_CANCELLED, STRATA_ERR_STATE (the plan has no decoding),
- *         STRATA_ERR_CAPACITY (more rows than the plan's decode_rows, or a sequence that is full, by
- *         name and position), STRATA_ERR_INVALID_ARGUMENT (a token out of range, a sequence that
- *         does not exist or is named twice), STRATA_ERR_BUFFER_TOO_SMALL (logits),
+ *         STRATA_ERR_CAPACITY (more rows than the plan's decode_rows, a sequence that is full, by
+ *         name and position, or for which no KV page is free), STRATA_ERR_INVALID_ARGUMENT (a token
+ *         out of range, a sequence that does not exist or is named twice),
+ *         STRATA_ERR_BUFFER_TOO_SMALL (logits),
  *         STRATA_ERR_BUSY, STRATA_ERR_DRIVER, STRATA_ERR_DEVICE_LOST, or what the expert source
  *         answered
  */

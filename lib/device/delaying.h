@@ -9,8 +9,8 @@
  *
  * Memory of the device is filled with NaNs when it is given and when it is taken back. A copy from
  * host memory that is not page-locked reads it at once, one from page-locked memory reads it when
- * it runs. A wait on an event that was never recorded is no wait. Graphs run what was recorded. Not part of the library: tests
- * link it.
+ * it runs. A wait on an event that was never recorded is no wait. Graphs run what was recorded. Not
+ * part of the library: tests link it.
  */
 #ifndef STRATA_DEVICE_DELAYING_H
 #define STRATA_DEVICE_DELAYING_H

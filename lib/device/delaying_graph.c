@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Graphs of the delaying test device: pieces of work that are kept instead of enqueued, and enqueued
- * anew by each launch. What real devices do not record is a failure of the recording.
+ * Graphs of the delaying test device: pieces of work that are kept instead of enqueued, and
+ * enqueued anew by each launch. What real devices do not record is a failure of the recording.
  */
 #include "base/error.h"
 #include "device/delaying_device.h"

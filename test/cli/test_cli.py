@@ -229,6 +229,19 @@ class GenerateTest(unittest.TestCase):
         self.assertTrue((first + rest).endswith(b"\n"))
         self.assertIn(b"interrupted", messages)
 
+    def test_an_interrupt_stops_the_prompt(self):
+        terminal, theirs = pty.openpty()
+        prompt = ",".join(["3"] * 4000)
+        running = subprocess.Popen([TOOL, "generate", PACK, "--tokens", prompt, "--chunk", "8",
+                                    "--threads", "1"], stdout=subprocess.PIPE, stderr=theirs)
+        os.close(theirs)
+        read_until(terminal, "tokens/s")
+        running.send_signal(signal.SIGINT)
+        messages = read_until(terminal, None)
+        out, _ = running.communicate(timeout=60)
+        self.assertEqual((running.returncode, out), (130, b""), messages)
+        self.assertIn("generated 0 tokens", messages)
+
     def test_a_full_disk_is_told(self):
         if not os.path.exists("/dev/full"):
             self.skipTest("no /dev/full")

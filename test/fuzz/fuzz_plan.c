@@ -3,8 +3,8 @@
  * Runs saved plans that were changed. An input is a list of edits, of eight bytes each: where (2),
  * how (1: set, add, exclusive or), how wide (1) and with what (4). They change a plan that was
  * saved here, so that inputs outlive the format; the checksum is made right again. What must hold:
- * no crash, every refusal has a text, and a plan that is taken reads a prompt to logits that are all
- * written.
+ * no crash, every refusal has a text, and a plan that is taken reads a prompt to logits that are
+ * all written.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Builds and runs the GPU suite from the tree, on a machine with a GPU and the CUDA toolkit.
 #
-#   test/gpu/run.sh STAGE...      build kernels attention int8 session streaming decode state sanitizer
-#                           bench
+#   test/gpu/run.sh STAGE...      build kernels attention int8 session streaming decode state
+#                                 sanitizer bench
 #
 # Needs nvcc, gcc, meson and ninja, nothing else; installs nothing. Each stage takes less than eight
 # minutes and ends with its exit code: 0 right, 77 nothing to run on.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * State of sequences on a device: after a prompt, forks, cuts, a saved copy and a restored one decode
- * on to the same bits as a sequence that was decoded alone; and how fast state is saved and restored.
+ * State of sequences on a device: after a prompt, forks, cuts, a saved copy and a restored one
+ * decode on to the same bits as a sequence that was decoded alone; and how fast state is saved and
+ * restored.
  *
  *   state_check PACK DEVICE BUDGET_BYTES PROMPT_TOKENS STEPS FILE
  */

@@ -131,7 +131,7 @@ static strata_status step(bench *b, const int32_t *sequences, const int *texts, 
     return strata__session_decode(b->session, &request, &result);
 }
 
-/* A step of sequences that have `at` tokens beyond FORK gives what each of them would give alone. */
+/* A step of sequences that have `at` tokens beyond FORK gives what each would give alone. */
 static void steps_on(bench *b, const int32_t *sequences, const int *texts, uint32_t count,
                      uint32_t at)
 {
