@@ -15,8 +15,12 @@
 namespace
 {
 
-/* A block has 32 rows and 64 experts, a warp 16 and 16. A pitch of 36 spreads the banks. */
-constexpr uint32_t THREADS = 256, ROWS = 32, COLUMNS = 64, STEP = 32, PITCH = STEP + 4, STAGES = 3;
+/*
+ * A block has 32 rows and 32 experts for each group of eight columns that a warp has: warps are 2
+ * (rows) by 4 (experts). A step's rows are 128 bytes; odd ones have their halves exchanged, so that
+ * reads of 16 bytes meet no bank twice.
+ */
+constexpr uint32_t THREADS = 256, ROWS = 32, STEP = 32, STAGES = 4, MOST_GROUPS = 4;
 
 struct router_launch {
     strata__router_args args;
@@ -26,9 +30,20 @@ struct router_launch {
 };
 
 /* The values of a step. */
-struct router_stage {
-    float x[ROWS][PITCH], w[COLUMNS][PITCH], norm[STEP];
+template <int GROUPS> struct router_stage {
+    float x[ROWS][STEP], w[32 * GROUPS][STEP], norm[STEP];
 };
+
+template <int GROUPS> constexpr uint32_t shared_bytes()
+{
+    return STAGES * sizeof(router_stage<GROUPS>);
+}
+
+/* Where group `four` of four values of a row lies. */
+__device__ __forceinline__ uint32_t place_of(uint32_t row, uint32_t four)
+{
+    return (four ^ (row & 1) << 2) * 4;
+}
 
 /* Four values of a row from `k` on; zeros beyond the rows or the inputs. */
 __device__ __forceinline__ void copy_four(float *to, const float *base, uint32_t row, uint32_t rows,
@@ -42,74 +57,83 @@ __device__ __forceinline__ void copy_four(float *to, const float *base, uint32_t
                  : "memory");
 }
 
-__device__ __forceinline__ void copy_step(const router_launch &launch, router_stage &stage,
+template <int GROUPS>
+__device__ __forceinline__ void copy_step(const router_launch &launch, router_stage<GROUPS> &stage,
                                           uint32_t step)
 {
     const strata__router_args &args = launch.args;
-    uint32_t inputs = args.weight.inputs, r = threadIdx.x / 8, at = threadIdx.x % 8 * 4;
-    uint32_t k = step * STEP + at;
+    uint32_t inputs = args.weight.inputs, r = threadIdx.x / 8, four = threadIdx.x % 8;
+    uint32_t k = step * STEP + four * 4, at = place_of(r, four);
     copy_four(&stage.x[r][at], args.x, blockIdx.y * ROWS + r, args.rows, k, inputs);
-    for (uint32_t i = 0; i < COLUMNS; i += 32)
-        copy_four(&stage.w[r + i][at], launch.weights, blockIdx.x * COLUMNS + r + i, launch.experts,
-                  k, inputs);
+#pragma unroll
+    for (uint32_t i = 0; i < 32 * GROUPS; i += 32)
+        copy_four(&stage.w[r + i][at], launch.weights, blockIdx.x * 32 * GROUPS + r + i,
+                  launch.experts, k, inputs);
     if (r == 0)
-        copy_four(&stage.norm[at], args.norm, 0, 1, k, inputs);
+        copy_four(&stage.norm[four * 4], args.norm, 0, 1, k, inputs);
 }
 
-/* The nearest value of eleven bits, by integer instructions: conversions run at a lower rate. */
-__device__ __forceinline__ float upper_part(float x)
+/*
+ * The nearest value of eleven bits, by integer instructions: conversions run at a lower rate. What
+ * is left is cut to eleven bits by the tensor cores.
+ */
+__device__ __forceinline__ void split(float value, uint32_t &high, uint32_t &low)
 {
-    return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
-}
-
-__device__ __forceinline__ void split(float value, float &high, float &low)
-{
-    high = upper_part(value);
-    low = upper_part(value - high);
+    high = (__float_as_uint(value) + 0x1000u) & 0xffffe000u;
+    low = __float_as_uint(value - __uint_as_float(high));
 }
 
 /* d += a (16 x 8) * b (8 x 8) */
-__device__ __forceinline__ void multiply(float (&d)[4], const float (&a)[4], const float (&b)[2])
+__device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4],
+                                         const uint32_t (&b)[2])
 {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])),
-                   "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
-                   "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Adds the warp's products of a step. `inverse`: of rows lane / 4 and 8 further. */
-__device__ __forceinline__ void multiply_step(float (&sums)[2][4], const router_stage &stage,
-                                              const float (&inverse)[2])
+__device__ __forceinline__ float4 load_four(const float *p)
 {
-    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    uint32_t row = warp % 2 * 16 + lane / 4, column = warp / 2 * 16 + lane / 4;
-    float step[2][4] = {};
+    return *reinterpret_cast<const float4 *>(p);
+}
+
+/*
+ * The warp's products of sixteen values: lane q of four has values 4 q to 4 q + 3, of which the
+ * first two and the last two go into one product each. `inverse`: of rows lane / 4 and 8 further.
+ */
+template <int GROUPS>
+__device__ __forceinline__ void multiply_sixteen(float (&sums)[GROUPS][4],
+                                                 const router_stage<GROUPS> &stage,
+                                                 const float (&inverse)[2], uint32_t half)
+{
+    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4;
+    uint32_t four = half * 4 + threadIdx.x % 4, at = place_of(r, four);
+    uint32_t x0[2][4], x1[2][4];
+    float4 norm = load_four(&stage.norm[four * 4]);
 #pragma unroll
-    for (uint32_t k8 = 0; k8 < STEP; k8 += 8) {
-        uint32_t k = k8 + lane % 4;
-        float x0[4], x1[4];
-#pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            split(stage.x[row + i % 2 * 8][k + i / 2 * 4] * inverse[i % 2] *
-                      stage.norm[k + i / 2 * 4],
-                  x0[i], x1[i]);
-#pragma unroll
-        for (uint32_t j = 0; j < 2; j++) {
-            float w0[2], w1[2];
-            split(stage.w[column + 8 * j][k], w0[0], w1[0]);
-            split(stage.w[column + 8 * j][k + 4], w0[1], w1[1]);
-            multiply(step[j], x1, w0);
-            multiply(step[j], x0, w1);
-            multiply(step[j], x0, w0);
-        }
+    for (uint32_t i = 0; i < 2; i++) {
+        float4 x = load_four(&stage.x[warp % 2 * 16 + r + i * 8][at]);
+        split(x.x * inverse[i] * norm.x, x0[0][i], x1[0][i]);
+        split(x.y * inverse[i] * norm.y, x0[0][2 + i], x1[0][2 + i]);
+        split(x.z * inverse[i] * norm.z, x0[1][i], x1[1][i]);
+        split(x.w * inverse[i] * norm.w, x0[1][2 + i], x1[1][2 + i]);
     }
 #pragma unroll
-    for (uint32_t j = 0; j < 2; j++)
+    for (uint32_t j = 0; j < GROUPS; j++) {
+        float4 w = load_four(&stage.w[(warp / 2 * GROUPS + j) * 8 + r][at]);
+        uint32_t w0[2][2], w1[2][2];
+        split(w.x, w0[0][0], w1[0][0]);
+        split(w.y, w0[0][1], w1[0][1]);
+        split(w.z, w0[1][0], w1[1][0]);
+        split(w.w, w0[1][1], w1[1][1]);
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            sums[j][i] += step[j][i];
+        for (uint32_t part = 0; part < 2; part++) {
+            multiply(sums[j], x1[part], w0[part]);
+            multiply(sums[j], x0[part], w1[part]);
+            multiply(sums[j], x0[part], w0[part]);
+        }
+    }
 }
 
 __device__ __forceinline__ void store_logit(const router_launch &launch, uint32_t row,
@@ -124,16 +148,19 @@ __device__ __forceinline__ void store_logit(const router_launch &launch, uint32_
         args.sigmoid ? 1.0f / (1.0f + expf(-y)) : y;
 }
 
-/* Grid: tiles of experts, tiles of rows. Two steps are on their way while one is multiplied. */
+/* Grid: tiles of experts, tiles of rows. STAGES - 1 steps are on their way while one is multiplied.
+ */
+template <int GROUPS>
 __global__ void __launch_bounds__(THREADS) router(const __grid_constant__ router_launch launch)
 {
-    __shared__ __align__(16) router_stage stages[STAGES];
+    extern __shared__ __align__(16) uint8_t memory[];
+    router_stage<GROUPS> *stages = reinterpret_cast<router_stage<GROUPS> *>(memory);
     const strata__router_args &args = launch.args;
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     uint32_t row = blockIdx.y * ROWS + warp % 2 * 16 + lane / 4;
-    uint32_t column = blockIdx.x * COLUMNS + warp / 2 * 16 + lane % 4 * 2;
+    uint32_t column = (blockIdx.x * 4 + warp / 2) * GROUPS * 8 + lane % 4 * 2;
     uint32_t steps = (args.weight.inputs + STEP - 1) / STEP;
-    float sums[2][4] = {}, inverse[2];
+    float sums[GROUPS][4] = {}, inverse[2];
     for (uint32_t i = 0; i < 2; i++)
         inverse[i] = row + 8 * i < args.rows ? args.inv_rms[row + 8 * i] : 0.0f;
     for (uint32_t s = 0; s < STAGES - 1; s++) {
@@ -147,24 +174,51 @@ __global__ void __launch_bounds__(THREADS) router(const __grid_constant__ router
         if (s + STAGES - 1 < steps)
             copy_step(launch, stages[(s + STAGES - 1) % STAGES], s + STAGES - 1);
         asm volatile("cp.async.commit_group;\n" ::: "memory");
-        multiply_step(sums, stages[s % STAGES], inverse);
+        float step[GROUPS][4] = {};
+        multiply_sixteen(step, stages[s % STAGES], inverse, 0);
+        multiply_sixteen(step, stages[s % STAGES], inverse, 1);
+#pragma unroll
+        for (uint32_t j = 0; j < GROUPS; j++)
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                sums[j][i] += step[j][i];
     }
 #pragma unroll
-    for (uint32_t j = 0; j < 2; j++)
+    for (uint32_t j = 0; j < GROUPS; j++)
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++)
             store_logit(launch, row + i / 2 * 8, column + 8 * j + i % 2, sums[j][i]);
 }
 
-strata_status launch_router(cudaStream_t stream, const router_launch &launch)
+template <int GROUPS> void launch_tiles(cudaStream_t stream, const router_launch &launch)
 {
-    dim3 grid((launch.experts + COLUMNS - 1) / COLUMNS, (launch.args.rows + ROWS - 1) / ROWS);
-    router<<<grid, THREADS, 0, stream>>>(launch);
+    dim3 grid((launch.experts + 32 * GROUPS - 1) / (32 * GROUPS),
+              (launch.args.rows + ROWS - 1) / ROWS);
+    router<GROUPS><<<grid, THREADS, shared_bytes<GROUPS>(), stream>>>(launch);
+}
+
+/* The widest tiles that do not leave most of the device idle; a logit's sum is the same in all. */
+strata_status launch_router(const strata__cuda_state *state, cudaStream_t stream,
+                            const router_launch &launch)
+{
+    uint32_t groups = MOST_GROUPS, row_tiles = (launch.args.rows + ROWS - 1) / ROWS;
+    while (groups > 1 &&
+           (launch.experts <= 16 * groups ||
+            (uint64_t)row_tiles * ((launch.experts + 32 * groups - 1) / (32 * groups)) * 2 <
+                state->multiprocessors))
+        groups /= 2;
+    if (groups == 4)
+        launch_tiles<4>(stream, launch);
+    else if (groups == 2)
+        launch_tiles<2>(stream, launch);
+    else
+        launch_tiles<1>(stream, launch);
     return strata__cuda_status(cudaGetLastError(), "router");
 }
 
 /* Decodes and multiplies in turns. */
-strata_status run_decoded(cudaStream_t stream, const strata__router_args &args, uint64_t row_bytes)
+strata_status run_decoded(const strata__cuda_state *state, cudaStream_t stream,
+                          const strata__router_args &args, uint64_t row_bytes)
 {
     uint64_t capacity = args.scratch.bytes / (4ull * args.weight.inputs);
     strata_status status = STRATA_OK;
@@ -185,7 +239,7 @@ strata_status run_decoded(cudaStream_t stream, const strata__router_args &args, 
         rows.scale = 1.0f;
         status = strata__cuda_float_rows(stream, &rows);
         if (status == STRATA_OK)
-            status = launch_router(stream, launch);
+            status = launch_router(state, stream, launch);
     }
     return status;
 }
@@ -194,15 +248,21 @@ strata_status run_decoded(cudaStream_t stream, const strata__router_args &args, 
 
 strata_status strata__cuda_router_load(void)
 {
-    const void *kernels[] = {reinterpret_cast<const void *>(router)};
-    return strata__cuda_load_kernels(kernels, 1, 0);
+    const void *kernels[] = {reinterpret_cast<const void *>(router<1>),
+                             reinterpret_cast<const void *>(router<2>),
+                             reinterpret_cast<const void *>(router<4>)};
+    const uint32_t bytes[] = {shared_bytes<1>(), shared_bytes<2>(), shared_bytes<4>()};
+    strata_status status = STRATA_OK;
+    static_assert(shared_bytes<4>() <= STRATA__SHARED_LIMIT, "what every device gives a block");
+    for (int i = 0; i < 3 && status == STRATA_OK; i++)
+        status = strata__cuda_load_kernels(&kernels[i], 1, bytes[i]);
+    return status;
 }
 
 strata_status strata__cuda_router(const strata__cuda_state *state, cudaStream_t stream,
                                   const strata__router_args *args)
 {
     uint64_t row_bytes;
-    (void)state;
     if (!strata__format_row_bytes(args->weight.format, args->weight.inputs, &row_bytes) ||
         args->weight.inputs % 8)
         return strata__fail(STRATA_ERR_UNSUPPORTED, "cuda: router rows of %u values of type %u",
@@ -210,8 +270,8 @@ strata_status strata__cuda_router(const strata__cuda_state *state, cudaStream_t 
     if (args->rows == 0)
         return STRATA_OK;
     if (args->weight.format != STRATA__F32)
-        return run_decoded(stream, *args, row_bytes);
+        return run_decoded(state, stream, *args, row_bytes);
     router_launch launch = {*args, static_cast<const float *>(args->weight.data), 0,
                             args->weight.outputs};
-    return launch_router(stream, launch);
+    return launch_router(state, stream, launch);
 }
