@@ -170,16 +170,22 @@ double product_ms(const suite &s, const bench_memory &m, uint32_t rows, bool pai
     args.outputs = args.end = paired ? HIDDEN : WIDTH;
     args.slabs = paired ? 2 * HIDDEN / 128 : WIDTH / 128;
     args.alpha = 1;
+    strata__cuda_state state = {};
+    cudaDriverEntryPointQueryResult found;
     int sms = 0;
     cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);
+    state.multiprocessors = (uint32_t)sms;
+    require(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &state.encode_tensor_map,
+                                             12000, cudaEnableDefault, &found),
+            "finding the tensor map encoder");
     return median_ms([&] {
 #if defined(STRATA__HAVE_SM90A)
         if (s.level != 80) {
-            require(strata__cuda_product_sm90((uint32_t)sms, 0, paired, &args), "product");
+            require(strata__cuda_product_sm90(&state, 0, paired, &args), "product");
             return;
         }
 #endif
-        require(strata__cuda_product_sm80((uint32_t)sms, 0, paired, &args), "product");
+        require(strata__cuda_product_sm80(state.multiprocessors, 0, paired, &args), "product");
     });
 }
 

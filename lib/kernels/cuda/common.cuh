@@ -27,13 +27,15 @@ static __device__ __forceinline__ float warp_max(float value)
     return value;
 }
 
-/* Of a block of at most 1024 threads, a multiple of 32; every thread gets the result. */
+/*
+ * Of a block of at most 1024 threads, a multiple of 32; every thread gets the result. A kernel uses
+ * each kind once, or puts a barrier between.
+ */
 template <bool MAXIMUM> static __device__ __forceinline__ float block_reduce(float value)
 {
     __shared__ float partial[32];
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
     value = MAXIMUM ? warp_max(value) : warp_sum(value);
-    __syncthreads();
     if (lane == 0)
         partial[warp] = value;
     __syncthreads();

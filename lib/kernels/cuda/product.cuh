@@ -120,6 +120,20 @@ next_tile(const tile_table<ROWS> &table, const strata__product_args &args, uint3
     return false;
 }
 
+/*
+ * Whether one of the block's tiles is to be written again: its warps look at all of them at once.
+ * All threads of the block; a barrier.
+ */
+template <uint32_t ROWS>
+static __device__ __forceinline__ bool
+any_scaled(const tile_table<ROWS> &table, const strata__product_args &args, uint32_t columns)
+{
+    uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    uint32_t index = blockIdx.x + warp * gridDim.x;
+    product_tile tile;
+    return __syncthreads_or(next_tile(table, args, columns, warps * gridDim.x, &index, &tile));
+}
+
 /* Row of `in` of a sorted row. */
 static __device__ __forceinline__ uint32_t input_row(const strata__product_args &args,
                                                      uint32_t sorted_row)

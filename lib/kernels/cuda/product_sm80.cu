@@ -138,6 +138,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     uint32_t index = blockIdx.x;
     product_tile tile;
     build_tile_table(table, args.range);
+    if (args.fix && !any_scaled(table, args, args.slabs))
+        return;
     while (next_tile(table, args, args.slabs, gridDim.x, &index, &tile)) {
         tile_source source = source_of(args, tile, k_blocks);
         strip_rows rows[4];

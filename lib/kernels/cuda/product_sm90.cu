@@ -2,16 +2,19 @@
 /*
  * The grouped product with the instructions of sm_90a: tiles of 128 rows by 256 image columns.
  *
- * Three warpgroups. One only loads: its threads gather the activation rows with cp.async, swizzled
- * as they land, and one of them starts a bulk copy for each 16 KiB block of the image. The other
- * two multiply 64 rows each by the same 256 columns. Four stages of 64 values go round between
- * them: a stage's `full` barrier completes when both kinds of copies have landed, its `empty`
- * barrier when all eight multiplying warps have left it. Loading runs ahead across tiles, so that
- * the next tile's first stages land while this one's results are stored.
+ * Three warpgroups. One only loads: one of its threads starts a bulk copy for each 16 KiB block of
+ * the image. Activation rows that lie in order are a tensor copy of the same thread; others are
+ * gathered by all of its threads with cp.async, swizzled as they land. The other two warpgroups
+ * multiply 64 rows each by the same 256 columns. Four stages of 64 values go round between them: a
+ * stage's `full` barrier completes when all copies have landed, its `empty` barrier when all eight
+ * multiplying warps have left it. Loading runs ahead across tiles, so that the next tile's first
+ * stages land while this one's results are stored.
  *
  * cp.async counts as ordinary writes. They arrive at the `full` barrier as they land, and a fence
  * by the warps that waited for it lets the tensor cores see them.
  */
+#include <cuda.h>
+
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/product.cuh"
 
@@ -85,19 +88,54 @@ __device__ __forceinline__ uint32_t empty_of(uint32_t barriers, uint32_t stage)
     return barriers + (STAGES + stage) * 8;
 }
 
-/* By one thread: block `block` of values of the tile's slabs. */
+/* By one thread: block `block` of values of the tile's slabs, and `more` bytes that it expects. */
 __device__ __forceinline__ void load_image(const block_view &view, const product_tile &tile,
-                                           uint32_t block, uint32_t stage, uint32_t full)
+                                           uint32_t block, uint32_t stage, uint32_t full,
+                                           uint32_t more)
 {
     uint32_t first = tile.column * TILE_SLABS, slabs = min(TILE_SLABS, view.args.slabs - first);
     uint64_t slab_bytes = (uint64_t)view.k_blocks * STRATA__BLOCK_BYTES;
     const uint8_t *from = view.args.image +
                           ((uint64_t)tile.expert * view.args.slabs + first) * slab_bytes +
                           (uint64_t)block * STRATA__BLOCK_BYTES;
-    barrier_arrive_expect(full, slabs * STRATA__BLOCK_BYTES);
+    barrier_arrive_expect(full, slabs * STRATA__BLOCK_BYTES + more);
     for (uint32_t s = 0; s < slabs; s++)
         copy_bulk(stage + (1 + s) * STRATA__BLOCK_BYTES, from + s * slab_bytes, STRATA__BLOCK_BYTES,
                   full);
+}
+
+/* A box of 64 values of 128 rows, swizzled like the image; zeros beyond the tensor. */
+__device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, uint32_t value,
+                                         uint32_t row, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3}], [%4];\n" ::"r"(to),
+                 "l"(map), "r"(value), "r"(row), "r"(barrier)
+                 : "memory");
+}
+
+/*
+ * By the first warp, of rows in order. Rows behind the tile's are copied too: they are rows of the next
+ * tile or zeros, and their sums are not stored.
+ */
+__device__ __forceinline__ void load_tiles_in_order(const block_view &view, const CUtensorMap *rows)
+{
+    uint32_t index = blockIdx.x;
+    ring_place place = {0, 0};
+    product_tile tile;
+    while (view.next(&index, &tile)) {
+        uint32_t first = tile.first_row - view.args.range.first_row;
+        for (uint32_t block = 0; block < view.k_blocks; block++) {
+            uint32_t stage = view.stages + place.stage * STAGE_BYTES;
+            uint32_t full = full_of(view.barriers, place.stage);
+            barrier_wait(empty_of(view.barriers, place.stage), place.parity ^ 1);
+            if (threadIdx.x == 0) {
+                load_image(view, tile, block, stage, full, STRATA__BLOCK_BYTES);
+                copy_box(stage, rows, block * STRATA__BLOCK_VALUES, first, full);
+            }
+            place.advance();
+        }
+    }
 }
 
 __device__ __forceinline__ void load_tiles(const block_view &view)
@@ -121,7 +159,7 @@ __device__ __forceinline__ void load_tiles(const block_view &view)
             bool inside = block * STRATA__BLOCK_VALUES + c * 8 < view.args.inputs;
             barrier_wait(empty_of(view.barriers, place.stage), place.parity ^ 1);
             if (threadIdx.x == 0)
-                load_image(view, tile, block, stage, full);
+                load_image(view, tile, block, stage, full, 0);
 #pragma unroll
             for (uint32_t i = 0; i < COPIES; i++) {
                 bool valid = inside && r + i * (GROUP / 8) < tile.rows;
@@ -197,9 +235,10 @@ template <bool PAIRED> __device__ __forceinline__ void multiply_tiles(const bloc
     }
 }
 
-template <bool PAIRED>
+template <bool PAIRED, bool IN_ORDER>
 __global__ void __launch_bounds__(THREADS, 1)
-    product(const __grid_constant__ strata__product_args args)
+    product(const __grid_constant__ strata__product_args args,
+            const __grid_constant__ CUtensorMap rows)
 {
     extern __shared__ __align__(1024) uint8_t stage_memory[];
     __shared__ shared_state state;
@@ -210,39 +249,77 @@ __global__ void __launch_bounds__(THREADS, 1)
         columns, k_blocks};
     if (threadIdx.x == 0) {
         for (uint32_t s = 0; s < STAGES; s++) {
-            barrier_init(full_of(view.barriers, s), GROUP + 1);
+            barrier_init(full_of(view.barriers, s), IN_ORDER ? 1 : GROUP + 1);
             barrier_init(empty_of(view.barriers, s), 2 * GROUP / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
     }
     build_tile_table(state.table, args.range);
+    if (args.fix && !any_scaled(state.table, args, columns))
+        return;
     if (threadIdx.x < GROUP) {
         registers_lower<56>();
-        load_tiles(view);
+        if (!IN_ORDER)
+            load_tiles(view);
+        else if (threadIdx.x < 32)
+            load_tiles_in_order(view, &rows);
     } else {
         registers_raise<224>();
         multiply_tiles<PAIRED>(view);
     }
 }
 
+typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                                    const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+                                    const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                    CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+/* The launch's rows of halves; false when they do not lie as tensor copies want them. */
+bool describe_rows(const strata__cuda_state *state, const strata__product_args *args,
+                   CUtensorMap *map)
+{
+    const cuuint64_t sizes[2] = {args->inputs, args->range.rows};
+    const cuuint64_t strides[1] = {(cuuint64_t)args->inputs * 2};
+    const cuuint32_t box[2] = {STRATA__BLOCK_VALUES, STRATA__TILE_ROWS};
+    const cuuint32_t steps[2] = {1, 1};
+    if (args->in_row || !state->encode_tensor_map || reinterpret_cast<uintptr_t>(args->in) % 16)
+        return false;
+    return reinterpret_cast<encode_function>(state->encode_tensor_map)(
+               map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, const_cast<uint16_t *>(args->in), sizes,
+               strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+template <bool PAIRED, bool IN_ORDER>
+void launch(uint32_t blocks, cudaStream_t stream, const strata__product_args &args,
+            const CUtensorMap &rows)
+{
+    product<PAIRED, IN_ORDER><<<blocks, THREADS, SHARED_BYTES, stream>>>(args, rows);
+}
+
 } /* namespace */
 
 strata_status strata__cuda_product_sm90_load(void)
 {
-    const void *kernels[] = {reinterpret_cast<const void *>(product<false>),
-                             reinterpret_cast<const void *>(product<true>)};
-    return strata__cuda_load_kernels(kernels, 2, SHARED_BYTES);
+    const void *kernels[] = {reinterpret_cast<const void *>(product<false, false>),
+                             reinterpret_cast<const void *>(product<false, true>),
+                             reinterpret_cast<const void *>(product<true, false>)};
+    return strata__cuda_load_kernels(kernels, 3, SHARED_BYTES);
 }
 
-strata_status strata__cuda_product_sm90(uint32_t multiprocessors, cudaStream_t stream, bool paired,
-                                        const strata__product_args *args)
+strata_status strata__cuda_product_sm90(const strata__cuda_state *state, cudaStream_t stream,
+                                        bool paired, const strata__product_args *args)
 {
     uint64_t tiles =
         most_tiles(args, STRATA__TILE_ROWS, (args->slabs + TILE_SLABS - 1) / TILE_SLABS);
-    uint32_t blocks = tiles < multiprocessors ? (uint32_t)tiles : multiprocessors;
+    uint32_t blocks = tiles < state->multiprocessors ? (uint32_t)tiles : state->multiprocessors;
+    CUtensorMap rows = {};
     if (paired)
-        product<true><<<blocks, THREADS, SHARED_BYTES, stream>>>(*args);
+        launch<true, false>(blocks, stream, *args, rows);
+    else if (describe_rows(state, args, &rows))
+        launch<false, true>(blocks, stream, *args, rows);
     else
-        product<false><<<blocks, THREADS, SHARED_BYTES, stream>>>(*args);
+        launch<false, false>(blocks, stream, *args, rows);
     return strata__cuda_status(cudaGetLastError(), "multiplying");
 }

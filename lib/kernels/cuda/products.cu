@@ -62,8 +62,7 @@ strata_status multiply(const product_job &job, const strata__product_args &args)
     const strata__cuda_state *state = job.state;
 #if defined(STRATA__HAVE_SM90A)
     if (state->hopper_products)
-        return strata__cuda_product_sm90(state->multiprocessors, job.stream, job.matrices == 2,
-                                         &args);
+        return strata__cuda_product_sm90(state, job.stream, job.matrices == 2, &args);
 #endif
     return strata__cuda_product_sm80(state->multiprocessors, job.stream, job.matrices == 2, &args);
 }

@@ -110,8 +110,8 @@ strata_status strata__cuda_product_sm80(uint32_t multiprocessors, cudaStream_t s
 
 /* Only in builds for sm_90a. */
 strata_status strata__cuda_product_sm90_load(void);
-strata_status strata__cuda_product_sm90(uint32_t multiprocessors, cudaStream_t stream, bool paired,
-                                        const strata__product_args *args);
+strata_status strata__cuda_product_sm90(const strata__cuda_state *state, cudaStream_t stream,
+                                        bool paired, const strata__product_args *args);
 
 /* Rows of float32 from any format: out[i] = row (index ? index[i] : i) of the table, times scale.
  */

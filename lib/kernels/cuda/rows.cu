@@ -17,7 +17,10 @@ __device__ __forceinline__ float largest(float4 v)
     return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
 }
 
-/* Stores the block's row, of which a thread has every THREADS-th group of four. */
+/*
+ * Stores the block's row, of which a thread has every THREADS-th group of four. Only rows beyond
+ * half's range need their largest magnitude.
+ */
 template <int FOURS>
 __device__ __forceinline__ void store_row(const strata__rows &out, uint32_t width,
                                           const float4 (&values)[FOURS])
@@ -27,7 +30,10 @@ __device__ __forceinline__ void store_row(const strata__rows &out, uint32_t widt
     for (int i = 0; i < FOURS; i++)
         if (threadIdx.x + i * THREADS < width / 4)
             magnitude = fmaxf(magnitude, largest(values[i]));
-    float scale = row_scale_of(block_reduce<true>(magnitude)), inverse = 1.0f / scale;
+    float scale = 1.0f;
+    if (__syncthreads_or(magnitude > HALF_MAX))
+        scale = row_scale_of(block_reduce<true>(magnitude));
+    float inverse = 1.0f / scale;
     uint2 *to =
         reinterpret_cast<uint2 *>(static_cast<__half *>(out.data) + (uint64_t)blockIdx.x * width);
 #pragma unroll
