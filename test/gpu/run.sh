@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT
 # Builds and runs the GPU suite from the tree, on a machine with a GPU and the CUDA toolkit.
 #
-#   test/gpu/run.sh STAGE...      build kernels attention int8 session streaming decode state
-#                                 sanitizer bench
+#   test/gpu/run.sh STAGE...      build device kernels attention int8 layers session streaming
+#                                 decode state sanitizer bench profile
 #
-# Needs nvcc, gcc, meson and ninja, nothing else; installs nothing. Each stage takes less than eight
-# minutes and ends with its exit code: 0 right, 77 nothing to run on.
+# Needs nvcc, gcc, meson and ninja, the stages of whole packs also python3 with numpy; installs
+# nothing. Each stage takes less than eight minutes and ends with its exit code: 0 right, 77 nothing
+# to run on.
 #
 #   GPU_BUILD   build folder (build-gpu)
 #   GPU_ARCH    architecture to build for (90a)
@@ -18,13 +19,14 @@ cd "$(dirname "$0")/../.."
 build=${GPU_BUILD:-build-gpu}
 arch=${GPU_ARCH:-90a}
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
+cuda=$(dirname "$(dirname "$nvcc")")
 seed=${SEED:+seed=$SEED}
 jobs=$(nproc)
 
 stage_build() {
     [ -f "$build/build.ninja" ] ||
         meson setup "$build" --buildtype release -Dcuda=enabled -Dgpu_archs="$arch" -Dtests=false \
-            -Dblas=disabled -Ddefault_library=shared -Dcuda-home="$(dirname "$(dirname "$nvcc")")"
+            -Dblas=disabled -Ddefault_library=shared -Dcuda-home="$cuda"
     ninja -C "$build" -j "$jobs"
     local hopper=
     [ "$arch" = 90a ] && hopper=-DSTRATA__HAVE_SM90A
@@ -39,16 +41,35 @@ stage_build() {
     for program in check_kernels check_attention check_int8; do
         local objects=$build/gpu/$program.o
         [ $program = check_int8 ] && objects="$objects $build/gpu/check_support.o"
-        [ $program = check_kernels ] &&
-            objects=$(ls "$build"/gpu/*.o | grep -v -e check_attention -e check_int8 -e bench_link)
+        [ $program = check_kernels ] && objects=$(ls "$build"/gpu/*.o |
+            grep -v -e check_attention -e check_int8 -e device_kernels -e bench_link)
         # shellcheck disable=SC2086
         g++ -o "$build/$program" $objects -Wl,--start-group $archives \
             "$build/lib/device/libstrata-device.a" "$build/lib/base/libstrata-base.a" \
-            -Wl,--end-group \
-            -L"$(dirname "$(dirname "$nvcc")")/lib64" -lcudart_static -lpthread -ldl -lrt -lm
+            -Wl,--end-group -L"$cuda/lib64" -lcudart_static -lpthread -ldl -lrt -lm
     done
-    g++ -o "$build/bench_link" "$build/gpu/bench_link.o" \
-        -L"$(dirname "$(dirname "$nvcc")")/lib64" -lcudart_static -lpthread -ldl -lrt -lm
+    g++ -o "$build/bench_link" "$build/gpu/bench_link.o" -L"$cuda/lib64" -lcudart_static \
+        -lpthread -ldl -lrt -lm
+    build_c_programs
+}
+
+# On the library's own archives, or on the public interface alone.
+build_c_programs() {
+    local archives flags="-std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Iinclude -Ilib -Itest/gpu"
+    archives=$(find "$build/lib" -name 'libstrata-*.a' | grep -v -e -api -e -text -e -delaying)
+    for program in check_device check_layers check_session; do
+        local link="-Wl,--start-group $archives -Wl,--end-group"
+        [ $program = check_session ] && link="-L$build/lib -lstrata -Wl,-rpath,$PWD/$build/lib"
+        # shellcheck disable=SC2086
+        gcc $flags -I"$cuda/include" -o "$build/$program" test/gpu/$program.c \
+            "$build/gpu/device_kernels.o" $link -L"$cuda/lib64" -lcudart_static -lstdc++ \
+            -lpthread -ldl -lrt -lm
+    done
+}
+
+stage_device() {
+    "$build/check_device"
+    "$build/check_session" examples/models/strata-chapters.gguf
 }
 
 stage_kernels() {
@@ -63,13 +84,12 @@ stage_int8() {
     "$build/check_int8" check $seed
 }
 
+stage_layers() {
+    test/gpu/session.sh "$build" layers
+}
+
 stage_session() {
-    if [ -x test/gpu/session.sh ]; then
-        test/gpu/session.sh "$build"
-    else
-        echo "no session tests"
-        return 77
-    fi
+    test/gpu/session.sh "$build"
 }
 
 stage_streaming() {
@@ -101,6 +121,7 @@ stage_sanitizer() {
     compute-sanitizer --tool memcheck --error-exitcode 1 "$build/check_attention" check small
     compute-sanitizer --tool memcheck --error-exitcode 1 "$build/check_int8" check small $seed
     compute-sanitizer --tool racecheck --error-exitcode 1 "$build/check_kernels" check small $seed
+    compute-sanitizer --tool racecheck --error-exitcode 1 "$build/check_attention" check small
     compute-sanitizer --tool racecheck --error-exitcode 1 "$build/check_int8" check small $seed
 }
 
@@ -112,7 +133,11 @@ stage_bench() {
     "$build/bench_link"
 }
 
-[ $# -gt 0 ] || { sed -n '3,15s/^# \{0,1\}//p' "$0"; exit 2; }
+stage_profile() {
+    test/gpu/profile.sh "$build"
+}
+
+[ $# -gt 0 ] || { sed -n '3,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; exit 2; }
 for stage in "$@"; do
     echo "=== $stage"
     code=0

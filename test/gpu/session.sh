@@ -5,12 +5,18 @@
 #
 #   bundled_model   held-out text, at several chunks and both kernel levels: KL at most 1e-4, the
 #                   same top token in 99.5 % of positions; two runs give the same bits
+#   layers          each layer alone, given the reference's input and choice of experts, for packs
+#                   of every block format and architecture: normalised error at most 1e-5; also with
+#                   activations of 1e6 and more
 #   random_packs    one of every block format, 2,000 positions, for near ties in the routers make
 #                   single positions differ: normalised mean squared error at most 1e-2
 #   architectures   random models against their float64 forwards: the same
+#
+#   FORMATS    of the random packs (all)
 set -u
 cd "$(dirname "$0")/../.."
 strata=$1/examples/strata
+check_layers=$1/check_layers
 shift
 work=$(mktemp -d /dev/shm/strata-session.XXXXXX)
 trap 'rm -rf "$work"' EXIT
@@ -50,34 +56,82 @@ bundled_model() {
             --name "bundled, q8_0 KV"
 }
 
-formats=(F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS IQ2_XS
-    IQ2_S IQ3_XXS IQ3_S IQ4_NL IQ4_XS MXFP4 Q2_0)
+all_formats="F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS
+IQ2_XS IQ2_S IQ3_XXS IQ3_S IQ4_NL IQ4_XS MXFP4 Q2_0"
+formats=()
+for format in ${FORMATS:-$all_formats}; do
+    formats+=("$format")
+done
 
-random_packs() {
+make_random() { # FORMAT
+    python3 test/tools/mkmoe.py "$work/pack.gguf" --geometry tiny --experts "$1" --seed "$RANDOM" \
+        >/dev/null || { failed=1; return 1; }
+}
+
+layers_of() { # NAME OPTION...
+    echo "layers of $1"
+    shift
+    "$check_layers" "$work/pack.gguf" seed=$RANDOM "$@" || failed=1
+}
+
+layers_formats() {
     local format
     for format in "${formats[@]}"; do
-        python3 test/tools/mkmoe.py "$work/pack.gguf" --geometry tiny --experts "$format" \
-            --seed "$RANDOM" >/dev/null || { failed=1; continue; }
-        read_prompt "$work/cpu" "$work/pack.gguf" --random 2000 || continue
-        read_prompt "$work/cuda" "$work/pack.gguf" --random 2000 --device cuda:0 || continue
-        compare "$work/cpu" "$work/cuda" --vocabulary 512 --nmse 1e-2 --name "random, $format"
+        make_random "$format" || continue
+        layers_of "$format"
+        layers_of "$format, activations of 1e6" large=1
     done
+    layers_of "the last, q8_0 KV" kv=q8_0
+    layers_of "the last, few rows" rows=30 chunk=7
+}
+
+layers_architectures() {
+    local name
+    for name in "${architectures[@]}"; do
+        make_architecture "$name" || continue
+        layers_of "$name" rows=70 chunk=40
+    done
+}
+
+layers() {
+    layers_formats
+    layers_architectures
+}
+
+random_packs() {
+    local format level
+    for format in "${formats[@]}"; do
+        make_random "$format" || continue
+        read_prompt "$work/cpu" "$work/pack.gguf" --random 2000 || continue
+        for level in best sm80; do
+            read_prompt "$work/cuda" "$work/pack.gguf" --random 2000 --device cuda:0 \
+                --kernel-level $level || continue
+            compare "$work/cpu" "$work/cuda" --vocabulary 512 --nmse 1e-2 \
+                --name "random, $format, $level"
+        done
+    done
+}
+
+architectures=(qwen3moe qwen2moe olmoe llama gpt-oss glm4moe minimax-m2 granitemoe hunyuan-moe
+    ernie4_5-moe bailingmoe2)
+
+make_architecture() { # NAME
+    seq 1 70 >"$work/tokens"
+    python3 test/tools/oracle/arch_oracle.py "$1" "$work/pack.gguf" "$work/tokens" \
+        "$work/oracle" "$RANDOM" >/dev/null || { failed=1; return 1; }
 }
 
 architectures() {
     local name
-    seq 1 70 >"$work/tokens"
-    for name in qwen3moe qwen2moe olmoe llama gpt-oss glm4moe minimax-m2 granitemoe hunyuan-moe \
-        ernie4_5-moe bailingmoe2; do
-        python3 test/tools/oracle/arch_oracle.py "$name" "$work/pack.gguf" "$work/tokens" \
-            "$work/oracle" "$RANDOM" >/dev/null || { failed=1; continue; }
+    for name in "${architectures[@]}"; do
+        make_architecture "$name" || continue
         read_prompt "$work/cuda" "$work/pack.gguf" --tokens-file "$work/tokens" --device cuda:0 ||
             continue
         compare "$work/oracle" "$work/cuda" --vocabulary 512 --nmse 1e-2 --name "$name"
     done
 }
 
-[ $# -gt 0 ] || set -- bundled_model random_packs architectures
+[ $# -gt 0 ] || set -- bundled_model layers random_packs architectures
 for part in "$@"; do
     "$part"
 done
