@@ -23,8 +23,10 @@ strata_status strata__decode_experts_init(strata_session *session)
                                                  "ring");
     x->row = strata__calloc(&session->context->allocator, layers, sizeof *x->row);
     x->alone = strata__calloc(&session->context->allocator, session->cache.count, 1);
-    if (!x->row || !x->alone)
-        return strata__fail_memory(session->cache.count, "the experts of decoding");
+    x->host = strata__calloc(&session->context->allocator, session->cache.count, sizeof *x->host);
+    if (!x->row || !x->alone || !x->host)
+        return strata__fail_memory(session->cache.count * sizeof *x->host,
+                                   "the experts of decoding");
     for (uint32_t l = 0; l < layers; ++l) {
         x->row[l] = count;
         count += session->layers[l].ffn == STRATA__FFN_EXPERTS;
@@ -32,6 +34,7 @@ strata_status strata__decode_experts_init(strata_session *session)
     x->table = strata__host_buffer(work, session->decode.host.base, STRATA__BUFFER_HOST_POINTERS);
     x->ring = session->memory.base + ring->offset;
     x->ring_bytes = ring->bytes;
+    x->locked_bytes = UINT64_MAX;
     x->is_stale = true;
     return STRATA_OK;
 }
@@ -41,6 +44,7 @@ void strata__decode_experts_finish(strata_session *session)
     strata__decode_experts *x = &session->decode.experts;
     strata__free(&session->context->allocator, x->row, session->geometry->layers * sizeof *x->row);
     strata__free(&session->context->allocator, x->alone, session->cache.count);
+    strata__free(&session->context->allocator, x->host, session->cache.count * sizeof *x->host);
     memset(x, 0, sizeof *x);
 }
 
@@ -66,11 +70,9 @@ void strata__decode_experts_set(strata_session *session, uint32_t layer, uint32_
     const strata__cache *cache = &session->cache;
     uint64_t at = strata__cache_index(cache, layer, expert);
     const void **row = row_of(session, layer);
-    strata_expert_blob blob = {0};
+    strata_expert_blob blob = x->host[at];
     if (cache->states[at] == STRATA__BLOB_PRESENT)
         blob = strata__blob_in_slot(session, layer, cache->places[at]);
-    else if (!session->experts.expert_fn)
-        (void)strata__blob_readable(session, layer, expert, &blob);
     x->absent += !blob.gate;
     x->absent -= !row[expert];
     write_entry(session, layer, expert, &blob);
@@ -80,11 +82,6 @@ void strata__decode_experts_set(strata_session *session, uint32_t layer, uint32_
         x->first_dirty = x->row[layer];
     if (x->row[layer] >= x->end_dirty)
         x->end_dirty = x->row[layer] + 1;
-}
-
-bool strata__decode_experts_has(const strata_session *session, uint32_t layer, uint32_t expert)
-{
-    return row_of(session, layer)[expert] != NULL;
 }
 
 bool strata__decode_experts_is_fetched(const strata_session *session, uint32_t layer,
@@ -118,17 +115,19 @@ static bool is_locking_over(const strata_session *session)
                        atomic_load(&tier->wanted_bytes);
 }
 
-static void find_alone(strata_session *session)
+/* Where experts can be read in host memory, by what is page-locked now. */
+static void find_host(strata_session *session)
 {
     strata__decode_experts *x = &session->decode.experts;
     uint32_t experts = session->geometry->experts;
     bool is_over = is_locking_over(session);
-    strata_expert_blob blob;
-    memset(x->alone, 0, session->cache.count);
-    for (uint64_t i = 0; i < session->cache.count && is_over; ++i)
-        if (session->layers[i / experts].ffn == STRATA__FFN_EXPERTS)
+    for (uint64_t i = 0; i < session->cache.count; ++i) {
+        x->host[i] = (strata_expert_blob){0};
+        if (session->layers[i / experts].ffn == STRATA__FFN_EXPERTS && !session->experts.expert_fn)
             x->alone[i] = !strata__blob_readable(session, (uint32_t)(i / experts),
-                                                 (uint32_t)(i % experts), &blob);
+                                                 (uint32_t)(i % experts), &x->host[i]) &&
+                          is_over;
+    }
 }
 
 static void rebuild(strata_session *session)
@@ -138,7 +137,6 @@ static void rebuild(strata_session *session)
         strata__layout_find_work_host(&session->layout->decode, STRATA__BUFFER_HOST_POINTERS);
     memset(x->table, 0, host->bytes);
     x->absent = 0;
-    find_alone(session);
     for (uint32_t l = 0; l < session->geometry->layers; ++l)
         if (session->layers[l].ffn == STRATA__FFN_EXPERTS)
             x->absent += session->geometry->experts;
@@ -155,6 +153,8 @@ void strata__decode_experts_refresh(strata_session *session)
     if (!x->table ||
         (!x->is_stale && x->generation == session->cache.generation && x->locked_bytes == locked))
         return;
+    if (x->locked_bytes != locked)
+        find_host(session);
     rebuild(session);
     x->is_stale = false;
     x->generation = session->cache.generation;

@@ -24,13 +24,14 @@ struct strata__step;
 typedef struct strata__decode_experts {
     const void **table; /* host, page-locked: [expert layers][3][experts]; NULL: not streamed */
     uint32_t *row;      /* [layers] expert layers before each */
-    uint8_t *alone;     /* [layers][experts] 1: host memory of it is not page-locked, nor will be */
     uint8_t *ring;      /* device */
     uint64_t ring_bytes;
-    uint64_t generation;   /* of the cache that the table shows */
-    uint64_t locked_bytes; /* of host memory, when the table was made */
-    uint64_t absent;       /* experts without an address */
-    uint32_t first_dirty;  /* rows of the table that the device has not: [first, end) */
+    strata_expert_blob *host; /* [layers][experts] where kernels can read it; NULLs: nowhere */
+    uint8_t *alone;           /* [layers][experts] 1: nowhere, and that will stay so */
+    uint64_t generation;      /* of the cache that the table shows */
+    uint64_t locked_bytes;    /* of host memory, when `host` was made; UINT64_MAX: never */
+    uint64_t absent;          /* experts without an address */
+    uint32_t first_dirty;     /* rows of the table that the device has not: [first, end) */
     uint32_t end_dirty;
     bool is_stale; /* the table shows nothing */
 } strata__decode_experts;
@@ -41,11 +42,8 @@ void strata__decode_experts_finish(strata_session *session); /* also half built,
 /* The table shows what the cache holds and what is page-locked by now. Between steps. */
 void strata__decode_experts_refresh(strata_session *session);
 
-/* The same for one expert. */
+/* The same for one expert, whose place has changed. */
 void strata__decode_experts_set(strata_session *session, uint32_t layer, uint32_t expert);
-
-/* Whether an expert can be read without being fetched. */
-bool strata__decode_experts_has(const strata_session *session, uint32_t layer, uint32_t expert);
 
 /* Whether an expert's address is in the ring, or the caller's for this step. */
 bool strata__decode_experts_is_fetched(const strata_session *session, uint32_t layer,

@@ -6,6 +6,23 @@
 
 #include "base/error.h"
 
+/* What the refill of a loan has copied, and the table of it. */
+static void publish_loan(strata_session *session)
+{
+    strata__decode_experts *table = &session->decode.experts;
+    const strata__loan *loan = &session->loan;
+    uint64_t from = loan->published;
+    bool is_current = !table->is_stale && table->generation == session->cache.generation;
+    strata__loan_publish(&session->loan);
+    if (!is_current)
+        return;
+    for (uint64_t i = from; i < loan->published; ++i)
+        strata__decode_experts_set(session,
+                                   (uint32_t)(loan->blobs[i].index / session->cache.experts),
+                                   (uint32_t)(loan->blobs[i].index % session->cache.experts));
+    table->generation = session->cache.generation;
+}
+
 /* Between steps: what has come to the device meanwhile is found there from here on. */
 static strata_status look_at_cache(strata_session *session)
 {
@@ -16,7 +33,7 @@ static strata_status look_at_cache(strata_session *session)
     /* The caller's memory for an expert may change when a step asks for it. */
     if (session->experts.expert_fn)
         strata__loan_settle(&session->loan);
-    strata__loan_publish(&session->loan);
+    publish_loan(session);
     status = session->experts.expert_fn ? strata__decode_cache_settle(session)
                                         : strata__decode_cache_publish(session);
     if (session->decode.experts.is_stale)

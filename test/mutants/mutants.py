@@ -12,6 +12,12 @@ STAGING = "lib/session/staging.c"
 TIER = "lib/session/host_tier.c"
 KV = "lib/session/kv.c"
 SAVED = "lib/session/saved.c"
+DECODE = "lib/session/decode.c"
+DECODE_STEP = "lib/session/decode_step.c"
+DECODE_CACHE = "lib/session/decode_cache.c"
+DECODE_EXPERTS = "lib/session/decode_experts.c"
+DECODE_GRAPH = "lib/session/decode_graph.c"
+EXPERTS = "lib/session/experts.c"
 
 MUTANTS = {
     "kernels do not wait for copies": (
@@ -151,4 +157,67 @@ MUTANTS = {
         "    return status == STRATA_OK ? device->ops->stream_synchronize(device, stream) : "
         "status;\n",
         "    return status;\n"),
+    "an admitted expert is published before its copies are done": (
+        DECODE_CACHE,
+        "        if (status == STRATA_OK && done)\n            take_batch(session, true);\n",
+        "        if (status == STRATA_OK)\n            take_batch(session, true);\n"),
+    "steps find the old tenant while its place is overwritten": (
+        DECODE_CACHE,
+        "    show(session, v->first + old);\n",
+        ""),
+    "the event of a batch is recorded before its copies": (
+        DECODE_CACHE,
+        "    status = admit_all(session, &left);\n",
+        "    status = session->device->ops->event_record(session->device, left.batch->done,\n"
+        "                                                session->copies);\n"
+        "    if (status == STRATA_OK)\n"
+        "        status = admit_all(session, &left);\n",
+        DECODE_CACHE,
+        "    if (status == STRATA_OK || status == STRATA_ERR_STATE)\n",
+        "    if (status == STRATA_ERR_STATE)\n"),
+    "a failed copy is called present": (
+        DECODE_CACHE,
+        "status == STRATA_OK && c->count > 1",
+        "status == STRATA_OK"),
+    "an expert has two places": (
+        DECODE_CACHE,
+        "    cache->places[v->first + old] = NULL;\n",
+        ""),
+    "a prompt begins while experts are on their way": (
+        EXPERTS,
+        "    status = strata__decode_settle(session);\n",
+        "    status = STRATA_OK;\n"),
+    "the next step does not look at what a prompt left": (
+        EXPERTS,
+        "    strata__decode_forget(session);\n",
+        ""),
+    "the table of experts is not uploaded": (
+        DECODE_EXPERTS,
+        "    if (x->first_dirty == x->end_dirty)\n        return STRATA_OK;\n    offset",
+        "    if (x->first_dirty <= x->end_dirty)\n        return STRATA_OK;\n    offset"),
+    "an address in the ring outlives its step": (
+        DECODE_CACHE,
+        "            strata__decode_experts_forget(session, layer, e);\n",
+        ""),
+    "a launch takes more experts than the ring holds": (
+        DECODE_EXPERTS,
+        "        if (left-- == 0)\n            break;\n",
+        "        if (left-- == 0)\n            left = 0;\n"),
+    "a kept loan is not back before a step": (
+        DECODE_STEP,
+        "    strata__loan_return(&session->loan);\n",
+        ""),
+    "a recording serves steps of another shape": (
+        DECODE_GRAPH,
+        "    return a->rows == b->rows && ",
+        "    return "),
+    "a failed step keeps its tokens": (
+        DECODE,
+        "(status == STRATA_OK ? part->rows : 0)",
+        "part->rows"),
+    "the caller's memory is asked for again while it is copied to the cache": (
+        DECODE_STEP,
+        "    status = session->experts.expert_fn ? strata__decode_cache_settle(session)\n"
+        "                                        : strata__decode_cache_publish(session);\n",
+        "    status = strata__decode_cache_publish(session);\n"),
 }

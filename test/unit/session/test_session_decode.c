@@ -121,6 +121,17 @@ static strata_session_stats stats_of(const bench *b)
     return stats;
 }
 
+/* The table of experts shows what the cache holds. */
+static void check_table(const bench *b)
+{
+    const strata__cache *cache = &b->session->cache;
+    const void **row = b->session->decode.experts.table;
+    uint32_t experts = b->pack.geometry->experts;
+    for (uint64_t i = 0; i < cache->count; ++i)
+        if (cache->states[i] == STRATA__BLOB_PRESENT)
+            assert_ptr_equal(row[i / experts * 3 * experts + i % experts], cache->places[i]);
+}
+
 /* Every blob that the cache calls present has the pack's bytes where it says; no place is double.
  */
 static uint32_t check_presence(bench *b)
@@ -175,7 +186,9 @@ static void decoding_is_the_prompt(void **state)
         open_prefill(b, STRATA_MEMORY_OWN, 0);
         read_whole(b);
         empty(b);
-        decode_all(b, 0, STREAM_TOKENS, 3);
+        decode_all(b, 0, 1, 1);
+        check_table(b);
+        decode_all(b, 1, STREAM_TOKENS, 3);
         read_whole(b);
         check_presence(b);
         bench_close(b);
@@ -427,6 +440,45 @@ static void the_callers_policy(void **state)
     bench_close(b);
 }
 
+static double by_chance(void *user_data, uint32_t layer, uint32_t expert, uint64_t uses,
+                        double decayed)
+{
+    (void)layer;
+    (void)expert;
+    (void)uses;
+    (void)decayed;
+    return (double)(tiny_random(user_data) % 100000);
+}
+
+/* Experts that come and go all the time, in every schedule; and a prompt right behind them. */
+static void a_cache_in_motion(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < STRATA__DELAYING_POLICY_COUNT * 10; ++i) {
+        stream_options o = {.resident = 1 + i % 4, .borrow = i % 2};
+        uint64_t random = i + 1;
+        const strata_cache_policy policy = {
+            .margin = 1e-9, .margin_uses = 1e-9, .score_fn = by_chance, .user_data = &random};
+        bench *b;
+        o.device.policy = i % STRATA__DELAYING_POLICY_COUNT;
+        o.device.seed = i + 1;
+        o.device.graphs = i / 3 % 2;
+        b = bench_open(&o, i % 4 != 3);
+        finish_locking(b);
+        stream_ok(strata__session_set_cache_policy(b->session, &policy));
+        open_prefill(b, o.borrow ? STRATA_MEMORY_LOAN : STRATA_MEMORY_OWN, 0);
+        for (uint64_t at = 0; at < STREAM_TOKENS; at += 24) {
+            decode_all(b, at, at + 24, 1);
+            if (at % 48)
+                continue;
+            read_whole(b);
+            stream_ok(strata__session_truncate(b->session, 0, at + 24, &(uint64_t){0}));
+        }
+        check_presence(b);
+        bench_close(b);
+    }
+}
+
 /* No more is admitted between two steps than the policy allows, and the layers take turns. */
 static void an_allowance(void **state)
 {
@@ -499,23 +551,26 @@ static void places_come_back(void **state)
 
 typedef struct source {
     stream_pack *pack;
-    uint8_t *memory; /* [experts of a layer], each in a buffer that the next call overwrites */
-    uint64_t bytes;
+    uint8_t *memory; /* page-locked: two buffers for each expert, which take turns */
+    uint64_t bytes;  /* of a buffer */
+    uint32_t turns[3 * 12];
     uint32_t calls;
     uint32_t fail_at;
 } source;
 
-/* Hands out the same buffer for an expert again, with other content until it is asked for. */
+/* An expert's buffer of the time before has other content when it is asked for again. */
 static strata_status give(void *user_data, uint32_t layer, uint32_t expert, strata_expert_blob *out)
 {
     source *s = user_data;
     const strata__layer *l = &s->pack->layers[layer];
     const strata__projection *from[3] = {&l->expert_gate, &l->expert_up, &l->expert_down};
-    uint8_t *to = s->memory + (layer * 12ull + expert) * s->bytes;
+    uint32_t turn = s->turns[layer * 12 + expert]++ % 2;
+    uint8_t *pair = s->memory + (layer * 12ull + expert) * 2 * s->bytes;
+    uint8_t *to = pair + turn * s->bytes;
     const void *at[3];
     if (++s->calls == s->fail_at)
         return STRATA_ERR_IO;
-    memset(to, 0xff, s->bytes);
+    memset(pair, 0xff, 2 * s->bytes);
     for (int i = 0; i < 3; ++i) {
         uint64_t bytes = from[i]->bytes / 12;
         memcpy(to, (const uint8_t *)from[i]->data + expert * from[i]->stride_bytes, bytes);
@@ -537,13 +592,13 @@ static void the_callers_experts(void **state)
         bench *b;
         o.device.policy = i % STRATA__DELAYING_POLICY_COUNT;
         o.device.seed = i + 1;
-        s.memory = malloc(3 * 12 * s.bytes);
-        assert_non_null(s.memory);
         session.expert_fn = give;
         session.expert_user_data = &s;
         /* The pack is the bench's, and asked for from the first step on. */
         b = bench_open(&o, false);
         s.pack = &b->pack;
+        stream_ok(b->device->ops->host_alloc(b->device, 2ull * 3 * 12 * s.bytes, "experts",
+                                             (void **)&s.memory));
         decode_all(b, 0, 48, 3);
         open_prefill(b, i % 2 ? STRATA_MEMORY_LOAN : STRATA_MEMORY_OWN, 0);
         read_whole(b);
@@ -565,8 +620,8 @@ static void the_callers_experts(void **state)
         }
         assert_true(calls > 0);
         check_presence(b);
+        b->device->ops->host_free(b->device, s.memory, 2ull * 3 * 12 * s.bytes);
         bench_close(b);
-        free(s.memory);
     }
 }
 
@@ -701,6 +756,7 @@ int main(void)
         cmocka_unit_test(no_thrash),
         cmocka_unit_test(old_uses_fade),
         cmocka_unit_test(the_callers_policy),
+        cmocka_unit_test(a_cache_in_motion),
         cmocka_unit_test(an_allowance),
         cmocka_unit_test(budgets_between_steps),
         cmocka_unit_test(places_come_back),
