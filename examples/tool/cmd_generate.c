@@ -8,6 +8,7 @@
 #include "generate.h"
 #include "option_values.h"
 #include "run_options.h"
+#include "state_file.h"
 #include "stats.h"
 #include "text.h"
 #include "tool.h"
@@ -56,6 +57,7 @@ static const struct argp_option option_table[] = {
 typedef struct arguments {
     run_options run;
     pack_arguments in;
+    state_options state;
     generation *g;
     bool echo;
 } arguments;
@@ -99,6 +101,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = &a->in;
         state->child_inputs[1] = &a->run;
         state->child_inputs[2] = &a->run;
+        state->child_inputs[3] = &a->state;
         return 0;
     case 'n':
         a->g->count = option_number(arg, 0, MOST_TOKENS, state, "count");
@@ -183,6 +186,9 @@ static int generate(const arguments *a, generation *g, strata_session *session, 
         return tool_fail(what, status, a->in.json);
     if (text->failed)
         return tool_fail("cannot keep the answer", STRATA_ERR_NO_MEMORY, a->in.json);
+    status = state_options_save(&a->state, session);
+    if (status != STRATA_OK)
+        return tool_fail("cannot save the sequence", status, a->in.json);
     if (a->run.profile_path && !profile_write(a->run.profile_path, session))
         return TOOL_FAILED;
     if (a->in.json)
@@ -194,7 +200,7 @@ static int generate(const arguments *a, generation *g, strata_session *session, 
 }
 
 /* A session whose context holds prompt and answer, and which decodes one row a step. */
-static int run_session(const arguments *a, generation *g, strata_pack *pack, collected *text)
+static int run_session(arguments *a, generation *g, strata_pack *pack, collected *text)
 {
     strata_session_options options;
     strata_plan_options plan;
@@ -206,18 +212,24 @@ static int run_session(const arguments *a, generation *g, strata_pack *pack, col
     if (!a->run.plan.context_tokens)
         plan.context_tokens = g->prompt.count + g->count;
     plan.decode_rows = 1;
+    if (!state_options_apply(&a->state, a->run.plan.context_tokens, g->prompt.count + g->count,
+                             a->in.json, &plan))
+        return TOOL_FAILED;
     if (!run_options_profile(&a->run, &options, &profile))
         return TOOL_FAILED;
     status = strata_session_create(pack, &options, &session);
     free(profile);
     if (status != STRATA_OK)
         return tool_fail("cannot make a session", status, a->in.json);
-    code = generate(a, g, session, text);
+    g->start_tokens = a->state.tokens;
+    status = state_options_restore(&a->state, session);
+    code = status == STRATA_OK ? generate(a, g, session, text)
+                               : tool_fail("cannot restore the sequence", status, a->in.json);
     strata_session_destroy(session);
     return code;
 }
 
-static int answer(const arguments *a, generation *g, strata_pack *pack)
+static int answer(arguments *a, generation *g, strata_pack *pack)
 {
     strata_tokenizer *tokenizer = NULL;
     collected text = {0};
@@ -236,6 +248,7 @@ static int answer(const arguments *a, generation *g, strata_pack *pack)
     if (strata_tokenizer_create(pack, &tokenizer) == STRATA_OK)
         g->tokenizer = tokenizer;
     g->user_data = &text;
+    a->run.bare = a->state.path != NULL;
     if (run_options_prompt(&a->run, pack, tokenizer, a->in.json, &g->prompt))
         code = run_session(a, g, pack, &text);
     strata_tokenizer_destroy(tokenizer);
@@ -245,8 +258,11 @@ static int answer(const arguments *a, generation *g, strata_pack *pack)
 
 int cmd_generate(int argc, char **argv)
 {
-    static const struct argp_child children[] = {
-        {&pack_argp, 0, 0, 0}, {&given_prompt_argp, 0, 0, 0}, {&run_argp, 0, 0, 0}, {0}};
+    static const struct argp_child children[] = {{&pack_argp, 0, 0, 0},
+                                                 {&given_prompt_argp, 0, 0, 0},
+                                                 {&run_argp, 0, 0, 0},
+                                                 {&state_argp, 0, 0, 0},
+                                                 {0}};
     static const struct argp parser = {
         option_table,
         parse_option,

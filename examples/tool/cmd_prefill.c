@@ -9,6 +9,7 @@
 #include "prefill.h"
 #include "progress.h"
 #include "run_options.h"
+#include "state_file.h"
 #include "stats.h"
 #include "tool.h"
 
@@ -27,6 +28,7 @@ static const struct argp_option option_table[] = {
 typedef struct arguments {
     run_options run;
     pack_arguments in;
+    state_options state;
     const char *logits_path;
     const char *plan_path;
     bool all_logits;
@@ -50,6 +52,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = &a->in;
         state->child_inputs[1] = &a->run;
         state->child_inputs[2] = &a->run;
+        state->child_inputs[3] = &a->state;
         return 0;
     case KEY_TOP:
         if (!parse_u64(arg, &a->top) || a->top > 1000)
@@ -73,7 +76,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 }
 
 /* Makes session and prefill and reads the prompt; `answer` is filled on success. */
-static int read_prompt(const arguments *a, strata_pack *pack, prefill_answer *answer)
+static int read_prompt(arguments *a, strata_pack *pack, prefill_answer *answer)
 {
     strata_session_options session_options;
     strata_plan_options plan_options;
@@ -84,7 +87,9 @@ static int read_prompt(const arguments *a, strata_pack *pack, prefill_answer *an
     int code = TOOL_OK;
     strata_status status = STRATA_OK;
     run_options_apply(&a->run, answer->tokens.count, &session_options, &plan_options);
-    if (!run_options_profile(&a->run, &session_options, &profile))
+    if (!state_options_apply(&a->state, a->run.plan.context_tokens, answer->tokens.count,
+                             a->in.json, &plan_options) ||
+        !run_options_profile(&a->run, &session_options, &profile))
         return TOOL_FAILED;
     if (a->plan_path) {
         status = strata_plan_load_path(pack, a->plan_path, &plan);
@@ -97,12 +102,16 @@ static int read_prompt(const arguments *a, strata_pack *pack, prefill_answer *an
     free(profile);
     if (status != STRATA_OK)
         return tool_fail("cannot make a session", status, a->in.json);
-    status = strata_prefill_create(session, NULL, &prefill);
+    status = state_options_restore(&a->state, session);
+    if (status == STRATA_OK)
+        status = strata_prefill_create(session, NULL, &prefill);
     if (status == STRATA_OK)
         status = prefill_answer_read(answer, session, prefill, a->all_logits);
     if (status == STRATA_ERR_CANCELLED)
         tool_message("stopped after %llu tokens",
                      (unsigned long long)answer->result.sequence_tokens);
+    if (status == STRATA_OK)
+        status = state_options_save(&a->state, session);
     if (status != STRATA_OK)
         code = tool_fail("cannot read the prompt", status, a->in.json);
     else if (a->run.profile_path && !profile_write(a->run.profile_path, session))
@@ -112,7 +121,7 @@ static int read_prompt(const arguments *a, strata_pack *pack, prefill_answer *an
     return code;
 }
 
-static int answer_prompt(const arguments *a, strata_pack *pack, prefill_answer *answer)
+static int answer_prompt(arguments *a, strata_pack *pack, prefill_answer *answer)
 {
     strata_status status = prefill_answer_start(answer, pack, a->in.pack, a->run.device);
     int code;
@@ -122,6 +131,7 @@ static int answer_prompt(const arguments *a, strata_pack *pack, prefill_answer *
         tool_message("%s: cannot be run: %s", a->in.pack, answer->info.runnable_reason);
         return TOOL_FAILED;
     }
+    a->run.bare = a->state.path != NULL;
     if (!run_options_prompt(&a->run, pack, NULL, a->in.json, &answer->tokens))
         return TOOL_FAILED;
     code = read_prompt(a, pack, answer);
@@ -140,8 +150,11 @@ static int answer_prompt(const arguments *a, strata_pack *pack, prefill_answer *
 
 int cmd_prefill(int argc, char **argv)
 {
-    static const struct argp_child children[] = {
-        {&pack_argp, 0, 0, 0}, {&prompt_argp, 0, 0, 0}, {&run_argp, 0, 0, 0}, {0}};
+    static const struct argp_child children[] = {{&pack_argp, 0, 0, 0},
+                                                 {&prompt_argp, 0, 0, 0},
+                                                 {&run_argp, 0, 0, 0},
+                                                 {&state_argp, 0, 0, 0},
+                                                 {0}};
     static const struct argp parser = {option_table,
                                        parse_option,
                                        "PACK",

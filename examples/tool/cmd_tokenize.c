@@ -89,6 +89,7 @@ static int tokenize(const arguments *a, const strata_pack *pack)
 {
     const char *text = a->text;
     uint64_t bytes = text ? strlen(text) : 0;
+    strata_encode_options options;
     token_list tokens;
     char *content = NULL;
     bool good;
@@ -99,7 +100,9 @@ static int tokenize(const arguments *a, const strata_pack *pack)
             return TOOL_FAILED;
         }
     }
-    good = encode_text(pack, text, bytes, a->special, a->in.json, &tokens);
+    strata_encode_options_init(&options, sizeof options);
+    options.special = a->special;
+    good = encode_text(pack, text, bytes, &options, a->in.json, &tokens);
     free(content);
     if (!good)
         return TOOL_FAILED;

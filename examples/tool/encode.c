@@ -6,19 +6,16 @@
 #include "tool.h"
 
 static strata_status encode(const strata_tokenizer *tokenizer, const char *text, uint64_t bytes,
-                            bool special, token_list *out)
+                            const strata_encode_options *options, token_list *out)
 {
-    strata_encode_options options;
-    strata_status status;
-    strata_encode_options_init(&options, sizeof options);
-    options.special = special;
-    status = strata_tokenizer_encode(tokenizer, text, bytes, &options, NULL, 0, &out->count);
+    strata_status status =
+        strata_tokenizer_encode(tokenizer, text, bytes, options, NULL, 0, &out->count);
     if (status != STRATA_OK)
         return status;
     out->ids = malloc((out->count + 1) * sizeof *out->ids);
     if (!out->ids)
         return STRATA_ERR_NO_MEMORY;
-    return strata_tokenizer_encode(tokenizer, text, bytes, &options, out->ids, out->count,
+    return strata_tokenizer_encode(tokenizer, text, bytes, options, out->ids, out->count,
                                    &out->count);
 }
 
@@ -33,23 +30,23 @@ static bool told(strata_status status, bool json, token_list *out)
     return false;
 }
 
-bool encode_with(const strata_tokenizer *tokenizer, const char *text, uint64_t bytes, bool special,
-                 bool json, token_list *out)
+bool encode_with(const strata_tokenizer *tokenizer, const char *text, uint64_t bytes,
+                 const strata_encode_options *options, bool json, token_list *out)
 {
     out->ids = NULL;
     out->count = 0;
-    return told(encode(tokenizer, text, bytes, special, out), json, out);
+    return told(encode(tokenizer, text, bytes, options, out), json, out);
 }
 
-bool encode_text(const strata_pack *pack, const char *text, uint64_t bytes, bool special, bool json,
-                 token_list *out)
+bool encode_text(const strata_pack *pack, const char *text, uint64_t bytes,
+                 const strata_encode_options *options, bool json, token_list *out)
 {
     strata_tokenizer *tokenizer;
     strata_status status = strata_tokenizer_create(pack, &tokenizer);
     out->ids = NULL;
     out->count = 0;
     if (status == STRATA_OK)
-        status = encode(tokenizer, text, bytes, special, out);
+        status = encode(tokenizer, text, bytes, options, out);
     strata_tokenizer_destroy(tokenizer);
     return told(status, json, out);
 }

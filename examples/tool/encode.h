@@ -10,15 +10,12 @@
 
 #include "parse.h"
 
-/*
- * The tokens of a text, reporting a failure; the caller frees them. `special`: texts of control
- * tokens become these tokens.
- */
-bool encode_text(const strata_pack *pack, const char *text, uint64_t bytes, bool special, bool json,
-                 token_list *out);
+/* The tokens of a text, reporting a failure; the caller frees them. */
+bool encode_text(const strata_pack *pack, const char *text, uint64_t bytes,
+                 const strata_encode_options *options, bool json, token_list *out);
 
 /* The same with a tokenizer that is there already. */
-bool encode_with(const strata_tokenizer *tokenizer, const char *text, uint64_t bytes, bool special,
-                 bool json, token_list *out);
+bool encode_with(const strata_tokenizer *tokenizer, const char *text, uint64_t bytes,
+                 const strata_encode_options *options, bool json, token_list *out);
 
 #endif

@@ -159,7 +159,7 @@ static strata_status step(generation *g, strata_session *session, uint64_t conte
     if (g->answer_count == g->count)
         return STRATA_OK;
     g->reason = STOPPED_BY_CONTEXT;
-    if (g->prompt.count + g->answer_count > context)
+    if (g->start_tokens + g->prompt.count + g->answer_count > context)
         return STRATA_OK;
     *out_done = false;
     status = decode(session, token, logits, vocabulary);

@@ -153,8 +153,13 @@ static bool encode_prompt(const run_options *options, const strata_pack *pack,
                           const strata_tokenizer *tokenizer, const char *text, uint64_t bytes,
                           bool json, token_list *out)
 {
-    bool good = tokenizer ? encode_with(tokenizer, text, bytes, options->special, json, out)
-                          : encode_text(pack, text, bytes, options->special, json, out);
+    strata_encode_options how;
+    bool good;
+    strata_encode_options_init(&how, sizeof how);
+    how.special = options->special;
+    how.bare = options->bare;
+    good = tokenizer ? encode_with(tokenizer, text, bytes, &how, json, out)
+                     : encode_text(pack, text, bytes, &how, json, out);
     if (good && !out->count) {
         tool_message("%s: the text has no tokens",
                      options->text_path ? options->text_path : "--text");

@@ -22,6 +22,7 @@ typedef struct run_options {
     const char *text;
     const char *text_path;
     bool special; /* texts of control tokens in it are these tokens */
+    bool bare;    /* nothing is put before or after a text, which goes on from another */
     const char *tokens_text;
     const char *tokens_path;
     uint64_t random_count;

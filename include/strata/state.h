@@ -61,6 +61,31 @@ STRATA_API STRATA_NODISCARD strata_status strata_session_save_path(strata_sessio
                                                                    int32_t sequence_id,
                                                                    const char *path);
 
+/** What a saved sequence says of itself. */
+typedef struct strata_state_info {
+    uint32_t struct_size; /**< sizeof this structure */
+    uint32_t kv_format;   /**< STRATA_KV_* that the session's plan must have */
+    uint64_t tokens;      /**< its length: the least context of the session's plan */
+    uint64_t total_bytes; /**< of the saved sequence */
+    uint32_t page_tokens; /**< strata_plan_info.page_tokens that the session must have */
+    uint32_t layer_count; /**< of its pack */
+} strata_state_info;
+
+/**
+ * Tells what a saved sequence needs, before a session is made. Only its header is read and checked.
+ *
+ * @param data  its bytes, from the beginning on
+ * @param inout its struct_size is set by the caller
+ * @return STRATA_OK, STRATA_ERR_FORMAT, STRATA_ERR_UNSUPPORTED (a version that is not read),
+ *         STRATA_ERR_INVALID_ARGUMENT, STRATA_ERR_ABI_SIZE. Any thread.
+ */
+STRATA_API STRATA_NODISCARD strata_status strata_state_info_memory(const void *data, uint64_t bytes,
+                                                                   strata_state_info *inout);
+
+/** As strata_state_info_memory() of a file; also STRATA_ERR_IO. */
+STRATA_API STRATA_NODISCARD strata_status strata_state_info_path(const char *path,
+                                                                 strata_state_info *inout);
+
 /**
  * Reads a saved sequence into an empty one. Whatever this refuses, the session stays as it was.
  * Damage is found by a checksum; a forged file can at most give keys and values of its own.

@@ -4,7 +4,11 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "session/session.h"
+
+/* Size of the structure in the release that brought it. */
+enum { FIRST_INFO_BYTES = 32 };
 
 static strata_status fail_null(const char *function, const char *argument)
 {
@@ -36,6 +40,30 @@ strata_status strata_session_save_path(strata_session *session, int32_t sequence
     if (!session || !path)
         return fail_null("strata_session_save_path", session ? "path" : "session");
     return strata__session_save_path(session, sequence_id, path);
+}
+
+static strata_status hand_out(strata_status status, const strata_state_info *info,
+                              strata_state_info *inout)
+{
+    return status == STRATA_OK ? strata__struct_out(inout, info, sizeof *info, FIRST_INFO_BYTES,
+                                                    "strata_state_info")
+                               : status;
+}
+
+strata_status strata_state_info_memory(const void *data, uint64_t bytes, strata_state_info *inout)
+{
+    strata_state_info info = {0};
+    if (!data || !inout)
+        return fail_null("strata_state_info_memory", data ? "inout" : "data");
+    return hand_out(strata__state_info_memory(data, bytes, &info), &info, inout);
+}
+
+strata_status strata_state_info_path(const char *path, strata_state_info *inout)
+{
+    strata_state_info info = {0};
+    if (!path || !inout)
+        return fail_null("strata_state_info_path", path ? "inout" : "path");
+    return hand_out(strata__state_info_path(path, &info), &info, inout);
 }
 
 strata_status strata_session_restore_memory(strata_session *session, int32_t sequence_id,

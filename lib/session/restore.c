@@ -150,15 +150,47 @@ strata_status strata__session_restore_memory(strata_session *session, int32_t se
     return enter_and_restore(session, sequence_id, &from);
 }
 
+static strata_status open_file(source *from, const char *path)
+{
+    *from = (source){.name = path};
+    from->descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    return from->descriptor < 0 ? strata__file_fail(path, "open", "the sequence") : STRATA_OK;
+}
+
 strata_status strata__session_restore_path(strata_session *session, int32_t sequence_id,
                                            const char *path)
 {
-    source from = {.name = path};
-    strata_status status;
-    from.descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (from.descriptor < 0)
-        return strata__file_fail(path, "open", "the sequence");
+    source from;
+    strata_status status = open_file(&from, path);
+    if (status != STRATA_OK)
+        return status;
     status = enter_and_restore(session, sequence_id, &from);
+    close(from.descriptor);
+    return status;
+}
+
+static strata_status info(source *from, strata_state_info *out)
+{
+    strata__saved_header header;
+    strata_status status;
+    strata__checksum_init(&from->sum, 0);
+    status = get(from, &header, sizeof header);
+    return status == STRATA_OK ? strata__saved_header_info(&header, from->name, out) : status;
+}
+
+strata_status strata__state_info_memory(const void *data, uint64_t bytes, strata_state_info *out)
+{
+    source from = {.name = "memory", .memory = data, .left = bytes, .descriptor = -1};
+    return info(&from, out);
+}
+
+strata_status strata__state_info_path(const char *path, strata_state_info *out)
+{
+    source from;
+    strata_status status = open_file(&from, path);
+    if (status != STRATA_OK)
+        return status;
+    status = info(&from, out);
     close(from.descriptor);
     return status;
 }

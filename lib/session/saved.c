@@ -89,6 +89,20 @@ static strata_status check_kind(const strata__saved_header *h, const char *name)
     return STRATA_OK;
 }
 
+strata_status strata__saved_header_info(const strata__saved_header *header, const char *name,
+                                        strata_state_info *out)
+{
+    strata_status status = check_kind(header, name);
+    if (status != STRATA_OK)
+        return status;
+    out->kv_format = header->kv_format;
+    out->tokens = header->tokens;
+    out->total_bytes = header->total_bytes;
+    out->page_tokens = header->page_tokens;
+    out->layer_count = header->layers;
+    return STRATA_OK;
+}
+
 static const char *kv_name(uint32_t format)
 {
     static const char *const names[] = {"f16", "q8_0", "f32"};

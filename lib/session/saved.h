@@ -44,6 +44,10 @@ void strata__saved_header_make(const strata_session *session, uint64_t tokens,
 strata_status strata__saved_header_check(const strata_session *session,
                                          const strata__saved_header *header, const char *name);
 
+/* What a header that is sound says, of whatever session. STRATA_ERR_FORMAT, _UNSUPPORTED. */
+strata_status strata__saved_header_info(const strata__saved_header *header, const char *name,
+                                        strata_state_info *out);
+
 /* A walk over the pages of a sequence in the order above. */
 typedef struct strata__saved_walk {
     strata_session *session;

@@ -11,6 +11,7 @@
 
 #include <strata/prefill.h>
 #include <strata/session.h>
+#include <strata/state.h>
 
 #include "device/device.h"
 
@@ -49,6 +50,8 @@ strata_status strata__session_save_path(strata_session *session, int32_t sequenc
                                         const char *path);
 strata_status strata__session_restore_memory(strata_session *session, int32_t sequence_id,
                                              const void *data, uint64_t bytes);
+strata_status strata__state_info_memory(const void *data, uint64_t bytes, strata_state_info *out);
+strata_status strata__state_info_path(const char *path, strata_state_info *out);
 strata_status strata__session_restore_path(strata_session *session, int32_t sequence_id,
                                            const char *path);
 

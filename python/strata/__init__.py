@@ -17,9 +17,9 @@ from .errors import Cancelled, StrataError
 from .generation import Generation, Tokens
 from .pack import Layer, Pack, PackInfo, Tensor, Token
 from .plan import Plan, PlanInfo, PlanLayer, PlanOptions, Shortfall
-from .results import DecodeResult, PrefillResult, Progress, SessionStats
+from .results import DecodeResult, PrefillResult, Progress, SessionStats, StateInfo
 from .sampling import Sampler, SamplingOptions
-from .session import Session
+from .session import Session, state_info
 from .text import Tokenizer, TokenizerInfo
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "Session",
     "SessionStats",
     "Shortfall",
+    "StateInfo",
     "StrataError",
     "Tensor",
     "Token",
@@ -50,5 +51,6 @@ __all__ = [
     "build_info",
     "devices",
     "load_library",
+    "state_info",
     "version",
 ]

@@ -76,6 +76,8 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "strata_session_save_memory": (c_int32, [_handle, s.int32, c_void_p, s.uint64,
                                              POINTER(c_uint64)]),
     "strata_session_save_path": (c_int32, [_handle, s.int32, s.text]),
+    "strata_state_info_memory": (c_int32, [c_void_p, s.uint64, POINTER(s.strata_state_info)]),
+    "strata_state_info_path": (c_int32, [s.text, POINTER(s.strata_state_info)]),
     "strata_session_restore_memory": (c_int32, [_handle, s.int32, c_void_p, s.uint64]),
     "strata_session_restore_path": (c_int32, [_handle, s.int32, s.text]),
     "strata_session_logits_count": (c_uint64, [_handle]),

@@ -429,6 +429,17 @@ class strata_cache_policy(_Record):
     ]
 
 
+class strata_state_info(_Record):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("kv_format", c_uint32),
+        ("tokens", c_uint64),
+        ("total_bytes", c_uint64),
+        ("page_tokens", c_uint32),
+        ("layer_count", c_uint32),
+    ]
+
+
 class strata_session_stats(_Record):
     _fields_ = [
         ("struct_size", c_uint32),

@@ -179,6 +179,11 @@ def choice(what: str, name: str, names: dict[str, int]) -> int:
     return names[name]
 
 
+def kv_name(number: int) -> str:
+    """The name of a STRATA_KV_* constant."""
+    return next((name for name, value in _KV.items() if value == number), str(number))
+
+
 def native_options(options: PlanOptions) -> Any:
     """Options as the library takes them."""
     unknown = set(options) - set(PlanOptions.__annotations__)

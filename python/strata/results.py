@@ -61,6 +61,16 @@ class SessionStats(NamedTuple):
     decode_admit_bytes: int
 
 
+class StateInfo(NamedTuple):
+    """What a saved sequence says of itself; `kv` as PlanOptions have it."""
+
+    tokens: int
+    kv: str
+    total_bytes: int
+    page_tokens: int
+    layer_count: int
+
+
 def _numpy(logits: "array[float]", vocabulary: int) -> "numpy.ndarray[Any, Any]":
     import numpy
     return numpy.frombuffer(logits, dtype=numpy.float32).reshape(-1, vocabulary)

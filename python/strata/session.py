@@ -19,8 +19,8 @@ from ._native import PathLike, check, library, sized
 from .experts import ExpertFunction, ExpertSource
 from .generation import Generation, Tokens, end_tokens
 from .pack import Pack
-from .plan import Plan, PlanOptions, choice, native_options
-from .results import DecodeResult, PrefillResult, Progress, SessionStats
+from .plan import Plan, PlanOptions, choice, kv_name, native_options
+from .results import DecodeResult, PrefillResult, Progress, SessionStats, StateInfo
 from .sampling import Sampler, SamplingOptions
 
 if TYPE_CHECKING:
@@ -30,6 +30,18 @@ _LOGITS = {"last": c.LOGITS_LAST, "all": c.LOGITS_ALL, "none": c.LOGITS_NONE}
 _ALL = 2 ** 64 - 1
 
 ProgressFunction = Callable[[Progress], Optional[bool]]
+
+
+def state_info(saved: Any) -> StateInfo:
+    """What the bytes of a saved sequence, or a file of that path (str or PathLike), need."""
+    raw = sized(s.strata_state_info)
+    if isinstance(saved, (str, os.PathLike)):
+        check(library().strata_state_info_path(os.fsencode(saved), byref(raw)))
+    else:
+        memory = Memory(saved)
+        check(library().strata_state_info_memory(memory.address, memory.count, byref(raw)))
+    return StateInfo(raw.tokens, kv_name(raw.kv_format), raw.total_bytes, raw.page_tokens,
+                     raw.layer_count)
 
 
 class _Trampoline:

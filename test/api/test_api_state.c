@@ -157,6 +157,38 @@ static void damaged_states_are_refused(void **state)
     fixture_close(&f);
 }
 
+static void a_saved_sequence_tells_what_it_needs(void **state)
+{
+    strata_state_info info = {.struct_size = sizeof info}, other = info;
+    char path[] = "test-api-state-XXXXXX";
+    uint8_t *saved;
+    uint64_t bytes;
+    fixture f;
+    (void)state;
+    assert_int_equal(close(mkstemp(path)), 0);
+    open_usual(&f);
+    fixture_ok(fixture_read(&f, 0, tokens, HELD, NULL));
+    saved = save(&f, 0, &bytes);
+    fixture_ok(strata_session_save_path(f.session, 0, path));
+    fixture_ok(strata_state_info_memory(saved, 100, &info)); /* its beginning is enough */
+    fixture_ok(strata_state_info_path(path, &other));
+    assert_memory_equal(&info, &other, sizeof info);
+    assert_int_equal(info.tokens, HELD);
+    assert_int_equal(info.kv_format, STRATA_KV_F32);
+    assert_int_equal(info.total_bytes, bytes);
+    assert_int_equal(info.page_tokens, 64);
+    assert_int_equal(info.layer_count, 2);
+    assert_int_equal(strata_state_info_memory(saved, 71, &info), STRATA_ERR_FORMAT);
+    fixture_text_has("cut off");
+    saved[30] ^= 1;
+    assert_int_equal(strata_state_info_memory(saved, bytes, &info), STRATA_ERR_FORMAT);
+    fixture_text_has("header of the saved sequence is damaged");
+    assert_int_equal(strata_state_info_path("no/such/file", &info), STRATA_ERR_IO);
+    free(saved);
+    fixture_close(&f);
+    unlink(path);
+}
+
 static void what_does_not_fit_the_session_is_refused(void **state)
 {
     uint8_t *saved;
@@ -348,6 +380,10 @@ static void nothing_is_null(void **state)
     REFUSED(strata_session_save_path(f.session, 0, NULL), "path is NULL");
     REFUSED(strata_session_restore_memory(none, 0, &byte, 1), "session is NULL");
     REFUSED(strata_session_restore_memory(f.session, 0, NULL, 1), "data is NULL");
+    REFUSED(strata_state_info_memory(NULL, 1, NULL), "data is NULL");
+    REFUSED(strata_state_info_memory(&byte, 1, NULL), "inout is NULL");
+    REFUSED(strata_state_info_path(NULL, NULL), "path is NULL");
+    REFUSED(strata_state_info_path("x", NULL), "inout is NULL");
     REFUSED(strata_session_restore_path(none, 0, "x"), "session is NULL");
     REFUSED(strata_session_restore_path(f.session, 0, NULL), "path is NULL");
 #undef REFUSED
@@ -360,6 +396,7 @@ int main(void)
         cmocka_unit_test(a_prompt_reads_what_is_new),
         cmocka_unit_test(saved_in_memory_and_in_a_file),
         cmocka_unit_test(damaged_states_are_refused),
+        cmocka_unit_test(a_saved_sequence_tells_what_it_needs),
         cmocka_unit_test(what_does_not_fit_the_session_is_refused),
         cmocka_unit_test(files_are_named),
         cmocka_unit_test(room_is_asked_for),

@@ -354,6 +354,14 @@ static strata_status give_stats(void)
     return strata_session_stats_get(session, (void *)&memory);
 }
 
+static strata_status give_state_info(void)
+{
+    static unsigned char saved[1 << 17];
+    uint64_t bytes;
+    strata_status status = strata_session_save_memory(session, 0, saved, sizeof saved, &bytes);
+    return status == STRATA_OK ? strata_state_info_memory(saved, bytes, (void *)&memory) : status;
+}
+
 static strata_status give_tokenizer_info(void)
 {
     return strata_tokenizer_info_get(tokenizer, (void *)&memory);
@@ -397,6 +405,7 @@ static const struct {
     {"plan_buffer (persistent)", sizeof(strata_plan_buffer), give_plan_persistent},
     {"plan_buffer", sizeof(strata_plan_buffer), give_plan_buffer},
     {"session_stats", sizeof(strata_session_stats), give_stats},
+    {"state_info", sizeof(strata_state_info), give_state_info},
     {"prefill_result", sizeof(strata_prefill_result), give_result},
     {"decode_result", sizeof(strata_decode_result), give_decode_result},
     {"tokenizer_info", sizeof(strata_tokenizer_info), give_tokenizer_info},

@@ -220,6 +220,36 @@ class GenerateTest(unittest.TestCase):
         return subprocess.Popen([TOOL, "generate", PACK, "--tokens", TOKENS, "--ignore-end",
                                  *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
+    def test_going_on_from_a_saved_sequence(self):
+        exact = ("--no-blas", "--kv", "f32", "--temperature", "0", "--ignore-end")
+        whole = self.generate("-n", "12", *exact)["answer"]["tokens"]
+        head, tail = TOKENS.rsplit(",", 3)[0], ",".join(TOKENS.split(",")[-3:])
+        with tempfile.TemporaryDirectory() as folder:
+            state, later = os.path.join(folder, "state"), os.path.join(folder, "later")
+            done = run("prefill", PACK, "--tokens", head, "--no-blas", "--kv", "f32",
+                       "--save-state", state)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+            def go_on(tokens, *arguments):
+                done = run("generate", PACK, "--json", "--tokens", tokens, *arguments, *exact)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                answer = json.loads(done.stdout)
+                return answer["stats"]["prompt_tokens"], answer["answer"]["tokens"]
+
+            self.assertEqual(go_on(tail, "--state", state, "-n", "12"), (3, whole))
+            go_on(tail, "--state", state, "-n", "5", "--save-state", later)
+            self.assertEqual(go_on(str(whole[4]), "--state", later, "-n", "7"), (1, whole[5:]))
+            with open(state, "r+b") as file:
+                file.truncate(1000)
+            done = run("generate", PACK, "--tokens", tail, "--state", state, *exact)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn(state + ": the saved sequence is cut off", done.stderr)
+            done = run("generate", PACK, "--tokens", tail, "--state", folder, *exact)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(folder + ": cannot read the sequence", done.stderr)
+            done = run("prefill", PACK, "--tokens", tail, "--save-state", folder)
+            self.assertEqual(done.returncode, 1)
+
     def test_an_interrupt_keeps_what_was_written(self):
         running = self.start("-n", "4000", "--context", "4096", "--threads", "1")
         first = running.stdout.read(1)  # it comes while the rest is still to be generated

@@ -60,7 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     static uint8_t held[1 << 17];
     static uint64_t held_bytes;
     static uint32_t free_pages;
-    strata_status status;
+    strata_state_info info = {0};
+    strata_status status, told;
     uint64_t length;
     uint8_t *copy;
     if (!session) {
@@ -76,6 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         memcpy(copy, data + 1, bytes - 1);
         repair(session, data[0], copy, bytes - 1);
     }
+    told = strata__state_info_memory(copy, bytes > 1 ? bytes - 1 : 0, &info);
     strata__fail(STRATA_OK, "%s", "");
     status = strata__session_restore_memory(session, 1, copy, bytes > 1 ? bytes - 1 : 0);
     must(strata__session_length(session, 1, &length) == STRATA_OK, "a length");
@@ -83,6 +85,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         strata__saved_header header;
         memcpy(&header, copy, sizeof header);
         must(length == header.tokens, "the length that it tells");
+        must(told == STRATA_OK && info.tokens == length,
+             "the same that it tells without a session");
         must(strata__session_truncate(session, 1, 0, &length) == STRATA_OK, "emptying");
     } else {
         must(strata__error_text()[0] != '\0', "a text of why it is refused");

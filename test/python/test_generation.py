@@ -284,6 +284,9 @@ class StateTest(SessionCase):
             path = os.path.join(folder, "state")
             self.assertEqual(other.restore(saved, sequence=2), 20)
             self.assertEqual(other.save(path, sequence=2), b"")
+            self.assertEqual(strata.state_info(path), strata.state_info(saved))
+            info = strata.state_info(saved)
+            self.assertEqual((info.tokens, info.kv, info.total_bytes), (20, "f32", len(saved)))
             self.assertEqual(other.restore_file(path, sequence=1), 20)
             with open(path, "rb") as file:
                 self.assertEqual(file.read(), saved)
