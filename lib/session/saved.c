@@ -32,8 +32,11 @@ static uint64_t weights_mark(const strata_session *session)
     strata__checksum sum;
     strata__checksum_init(&sum, 0);
     for (uint32_t i = 0; i < session->geometry->layers; ++i) {
-        add_sample(&sum, &session->layers[i].k);
-        add_sample(&sum, &session->layers[i].v);
+        const strata__layer *layer = &session->layers[i];
+        add_sample(&sum, &layer->k);
+        add_sample(&sum, &layer->v);
+        add_sample(&sum, &layer->attention_out);
+        add_sample(&sum, layer->ffn == STRATA__FFN_EXPERTS ? &layer->expert_down : &layer->down);
     }
     return strata__checksum_value(&sum);
 }

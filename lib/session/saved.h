@@ -22,7 +22,7 @@ typedef struct strata__saved_header {
     uint32_t version;
     uint32_t header_bytes;
     uint64_t pack;    /* strata__pack_fingerprint(): metadata, table of tensors, sizes of files */
-    uint64_t weights; /* of some of the weights that keys and values come from */
+    uint64_t weights; /* of samples of every layer's weights */
     uint64_t tokens;
     uint64_t total_bytes; /* from the header to the checksum at the end */
     uint32_t layers;
