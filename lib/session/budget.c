@@ -21,7 +21,6 @@ void strata__budget_apply(strata_session *session)
         budget = UINT64_MAX;
     if (strata__decode_settle(session) != STRATA_OK)
         return;
-    strata__decode_forget(session);
     strata__cache_resize(&session->cache, session, budget > other ? budget - other : 0);
 }
 

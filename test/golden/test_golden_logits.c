@@ -133,7 +133,25 @@ typedef struct way {
     uint64_t chunk_tokens;
     uint32_t plain_loops;
     const source *experts;
+    uint32_t decode_rows; /* 0: a prompt, else steps of as many rows */
 } way;
+
+static void decode_all(const golden *g, const way *w, const fixture *f, float *logits)
+{
+    for (uint64_t at = 0; at < g->token_count; at += w->decode_rows) {
+        uint64_t left = g->token_count - at;
+        const strata_decode_part part = {0, left < w->decode_rows ? (uint32_t)left : w->decode_rows,
+                                         g->tokens + at};
+        strata_decode_request request;
+        strata_decode_request_init(&request, sizeof request);
+        request.parts = &part;
+        request.part_count = 1;
+        request.logits = logits + at * g->vocabulary;
+        request.logits_capacity = left * g->vocabulary;
+        request.logits_mode = STRATA_LOGITS_ALL;
+        fixture_ok(strata_session_decode(f->session, &request, NULL));
+    }
+}
 
 /* Logits of all positions, to be freed. */
 static float *read_all(const golden *g, const way *w)
@@ -153,9 +171,13 @@ static float *read_all(const golden *g, const way *w)
     options.expert_fn = w->experts ? give_expert : NULL;
     options.expert_user_data = (void *)(uintptr_t)w->experts;
     fixture_ok(strata_session_create(g->pack, &options, &f.session));
-    fixture_ok(strata_prefill_create(f.session, NULL, &f.prefill));
-    fixture_ok(fixture_read(&f, 0, g->tokens, g->token_count, logits));
-    strata_prefill_destroy(f.prefill);
+    if (w->decode_rows) {
+        decode_all(g, w, &f, logits);
+    } else {
+        fixture_ok(strata_prefill_create(f.session, NULL, &f.prefill));
+        fixture_ok(fixture_read(&f, 0, g->tokens, g->token_count, logits));
+        strata_prefill_destroy(f.prefill);
+    }
     strata_session_destroy(f.session);
     return logits;
 }
@@ -176,18 +198,32 @@ static double nmse(const golden *g, const float *logits)
     return error / variance;
 }
 
+/* Steps of one and of several rows give the prompt's bits, whoever gives the experts. */
+static void check_decoding(const golden *g, const float *plain, const source *experts)
+{
+    static const uint32_t rows[] = {1, 5, 16};
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; ++r) {
+        way w = {g->token_count, 1, r == 1 ? experts : NULL, rows[r]};
+        float *logits = read_all(g, &w);
+        if (memcmp(logits, plain, g->token_count * g->vocabulary * sizeof *logits) != 0)
+            fail_msg("%s: %u rows a step: other bits than the prompt", g->name, rows[r]);
+        free(logits);
+    }
+}
+
 static double check_case(const golden *g)
 {
     const uint64_t chunks[] = {g->token_count, 1, 7, 64};
     source experts = {{{0}}, {{0}}};
-    way first = {g->token_count, 1, NULL};
+    way first = {g->token_count, 1, NULL, 0};
     float *plain = read_all(g, &first);
     uint64_t bytes = g->token_count * g->vocabulary * sizeof *plain;
     double worst = nmse(g, plain);
     find_blobs(g, &experts);
+    check_decoding(g, plain, &experts);
     for (size_t c = 0; c < sizeof chunks / sizeof chunks[0]; ++c) {
         for (uint32_t given = 0; given < 2; ++given) {
-            way w = {chunks[c], 1, given ? &experts : NULL};
+            way w = {chunks[c], 1, given ? &experts : NULL, 0};
             float *logits = read_all(g, &w);
             if (memcmp(logits, plain, bytes) != 0)
                 fail_msg("%s: chunks of %d, callback %u: other bits than the whole", g->name,
@@ -195,7 +231,7 @@ static double check_case(const golden *g)
             free(logits);
         }
         {
-            way w = {chunks[c], 0, NULL};
+            way w = {chunks[c], 0, NULL, 0};
             float *logits = read_all(g, &w);
             double now = nmse(g, logits);
             worst = now > worst ? now : worst;

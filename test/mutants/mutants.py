@@ -18,6 +18,7 @@ DECODE_CACHE = "lib/session/decode_cache.c"
 DECODE_EXPERTS = "lib/session/decode_experts.c"
 DECODE_GRAPH = "lib/session/decode_graph.c"
 EXPERTS = "lib/session/experts.c"
+BUDGET = "lib/session/budget.c"
 
 MUTANTS = {
     "kernels do not wait for copies": (
@@ -186,7 +187,10 @@ MUTANTS = {
     "a prompt begins while experts are on their way": (
         EXPERTS,
         "    status = strata__decode_settle(session);\n",
-        "    status = STRATA_OK;\n"),
+        "    status = STRATA_OK;\n",
+        BUDGET,
+        "    if (strata__decode_settle(session) != STRATA_OK)\n        return;\n",
+        ""),
     "the next step does not look at what a prompt left": (
         EXPERTS,
         "    strata__decode_forget(session);\n",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The n-th allocation fails, for every n, while a session and a prefill are made, a prompt is read
- * and a sequence is shared, saved and restored: an error with a text, nothing leaks, and nothing
+ * a sequence is shared, saved and restored, and tokens are decoded: an error with a text, nothing leaks, and nothing
  * crashes.
  */
 #include <setjmp.h>
@@ -16,6 +16,20 @@
 
 #include "oom/book.h"
 #include "support/session_fixture.h"
+
+/* A step of two sequences. */
+static strata_status decode(const fixture *f, const int32_t *tokens)
+{
+    const strata_decode_part parts[] = {{0, 2, tokens}, {1, 1, tokens}};
+    float logits[2 * 96];
+    strata_decode_request request;
+    strata_decode_request_init(&request, sizeof request);
+    request.parts = parts;
+    request.part_count = 2;
+    request.logits = logits;
+    request.logits_capacity = 2 * 96;
+    return strata_session_decode(f->session, &request, NULL);
+}
 
 /* Sequence 1 shared with 0, which goes on; then saved, and restored in place of 0. */
 static strata_status share_and_save(const fixture *f, const int32_t *tokens)
@@ -74,6 +88,10 @@ static strata_status make_and_read(strata_pack *pack, uint32_t *stage)
     if (status == STRATA_OK) {
         *stage = 3;
         status = share_and_save(&f, tokens);
+    }
+    if (status == STRATA_OK) {
+        *stage = 4;
+        status = decode(&f, tokens);
     }
     strata_prefill_destroy(f.prefill);
     strata_session_destroy(f.session);
