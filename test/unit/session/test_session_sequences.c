@@ -195,7 +195,10 @@ static void bench_close(bench *b)
     free(b->image);
 }
 
-/* The check on the CPU, in KV of every kind, and on the delaying device in every schedule. */
+/*
+ * The check on the CPU, in KV of every kind, and on the delaying device in every schedule, with
+ * experts that stay there and with experts that are sent.
+ */
 static void everywhere(void (*check)(bench *b))
 {
     static const uint32_t formats[] = {STRATA_KV_F32, STRATA_KV_F16, STRATA_KV_Q8_0};
@@ -210,6 +213,12 @@ static void everywhere(void (*check)(bench *b))
             open_session(&b, &options);
             check(&b);
             close_session(&b);
+            b.plan.experts = STRATA_EXPERTS_STREAM;
+            open_session(&b, &options);
+            assert_int_equal(b.session->experts.source, STRATA__SOURCE_STREAMED);
+            check(&b);
+            close_session(&b);
+            b.plan.experts = STRATA_EXPERTS_RESIDENT;
         }
         bench_close(&b);
     }
