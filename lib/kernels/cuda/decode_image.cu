@@ -7,6 +7,7 @@
 #include "kernels/cuda/codebooks.cuh"
 #include "kernels/cuda/common.cuh"
 #include "kernels/cuda/decode.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/products.h"
 
 namespace
@@ -135,6 +136,8 @@ __global__ void __launch_bounds__(WARPS * 32, 4)
 {
     __shared__ uint4 shared[codebook<FORMAT>::WORDS];
     uint32_t k_blocks = (args.inputs + STRATA__BLOCK_VALUES - 1) / STRATA__BLOCK_VALUES;
+    wait_for_earlier();
+    let_next_start();
     if (args.row_scale)
         reset_row_scales(args);
     if (!expert_wanted(args, blockIdx.y))
@@ -184,7 +187,8 @@ strata_status strata__cuda_decode_load(void)
     return strata__cuda_load_kernels(kernels, sizeof kernels / sizeof kernels[0], 0);
 }
 
-static strata_status launch(cudaStream_t stream, const strata__decode_args &args, uint32_t format)
+static strata_status launch(const strata__cuda_state *state, cudaStream_t stream,
+                            const strata__decode_args &args, uint32_t format)
 {
     uint32_t slab_rows = STRATA__SLAB_ROWS / args.matrices;
     uint32_t left = args.outputs - args.first_slab * slab_rows;
@@ -194,17 +198,18 @@ static strata_status launch(cudaStream_t stream, const strata__decode_args &args
     dim3 grid((rows + BLOCK_ROWS - 1) / BLOCK_ROWS, args.range.experts);
     while (grid.x * grid.y * grid.z < ENOUGH_BLOCKS && grid.z * 512 <= args.inputs)
         grid.z *= 2;
-    kernel_of(format)<<<grid, WARPS * 32, 0, stream>>>(args);
-    return strata__cuda_status(cudaGetLastError(), "decoding weights");
+    return launch_overlapped(state, stream, kernel_of(format), grid, WARPS * 32, 0, args,
+                             "decoding weights");
 }
 
-strata_status strata__cuda_decode(cudaStream_t stream, const strata__decode_args *args)
+strata_status strata__cuda_decode(const strata__cuda_state *state, cudaStream_t stream,
+                                  const strata__decode_args *args)
 {
-    strata_status status = launch(stream, *args, args->matrix[0].format);
+    strata_status status = launch(state, stream, *args, args->matrix[0].format);
     if (status != STRATA_OK || args->matrices == 1 ||
         args->matrix[1].format == args->matrix[0].format)
         return status;
     strata__decode_args other = *args;
     other.row_scale = nullptr;
-    return launch(stream, other, args->matrix[1].format);
+    return launch(state, stream, other, args->matrix[1].format);
 }

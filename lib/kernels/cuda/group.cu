@@ -7,6 +7,7 @@
  */
 #include "kernels/cuda/common.cuh"
 #include "kernels/cuda/group.h"
+#include "kernels/cuda/launch.cuh"
 
 namespace
 {
@@ -28,6 +29,8 @@ __global__ void __launch_bounds__(THREADS)
 {
     extern __shared__ uint32_t counts[];
     uint32_t first, end;
+    wait_for_earlier();
+    let_next_start();
     rows_of_block(args.rows, &first, &end);
     for (uint32_t e = threadIdx.x; e < args.experts; e += THREADS)
         counts[e] = 0;
@@ -41,53 +44,81 @@ __global__ void __launch_bounds__(THREADS)
         out[e] = counts[e];
 }
 
-/* One block of MAX_EXPERTS threads: counts become the first place of each block's rows. */
+__device__ __forceinline__ void write_offset(const strata__group_args &args, uint32_t e,
+                                             uint32_t offset)
+{
+    args.offsets[e] = offset;
+    if (args.host_offsets)
+        args.host_offsets[e] = offset;
+}
+
+/* Threads of an expert in place_blocks, each with as many of the blocks. */
+constexpr uint32_t MOST_PARTS = 8;
+static_assert(BLOCKS % MOST_PARTS == 0, "parts are equal");
+
+/*
+ * One block of MAX_EXPERTS threads: counts become the first place of each block's rows. Where there
+ * are fewer experts, several threads share one.
+ */
 __global__ void __launch_bounds__(MAX_EXPERTS)
     place_blocks(const __grid_constant__ strata__group_args args)
 {
-    __shared__ uint32_t warp_sums[32];
-    uint32_t *counts = static_cast<uint32_t *>(args.scratch);
-    uint32_t e = threadIdx.x, lane = e % 32, total = 0;
-    bool valid = e < args.experts;
+    __shared__ uint32_t totals[MAX_EXPERTS], places[MAX_EXPERTS], warp_sums[32];
+    uint32_t padded = (args.experts + 31) / 32 * 32, parts = 1;
+    while (parts < MOST_PARTS && 2 * parts * padded <= MAX_EXPERTS)
+        parts *= 2;
+    uint32_t e = threadIdx.x % padded, part = threadIdx.x / padded, each = BLOCKS / parts;
+    bool valid = e < args.experts && part < parts;
+    uint32_t *counts =
+        static_cast<uint32_t *>(args.scratch) + (uint64_t)part * each * args.experts + e;
+    uint32_t total = 0, lane = threadIdx.x % 32;
+    wait_for_earlier();
+    let_next_start();
     if (valid)
 #pragma unroll 16
-        for (uint32_t b = 0; b < BLOCKS; b++)
-            total += counts[(uint64_t)b * args.experts + e];
+        for (uint32_t b = 0; b < each; b++)
+            total += counts[(uint64_t)b * args.experts];
+    totals[threadIdx.x] = total;
+    __syncthreads();
+    total = 0;
+    if (part == 0)
+        for (uint32_t p = 0; p < parts; p++)
+            total += totals[p * padded + e];
     uint32_t sum = total;
 #pragma unroll
     for (uint32_t step = 1; step < 32; step *= 2) {
         uint32_t other = __shfl_up_sync(0xffffffffu, sum, step);
         sum += lane >= step ? other : 0;
     }
-    if (lane == 31)
+    if (part == 0 && lane == 31)
         warp_sums[e / 32] = sum;
     __syncthreads();
-    uint32_t place = sum - total;
-    for (uint32_t w = 0; w < e / 32; w++)
-        place += warp_sums[w];
-    if (valid) {
-        args.offsets[e] = place;
-        if (args.host_offsets)
-            args.host_offsets[e] = place;
-        if (e + 1 == args.experts) {
-            args.offsets[args.experts] = place + total;
-            if (args.host_offsets)
-                args.host_offsets[args.experts] = place + total;
-        }
-#pragma unroll 16
-        for (uint32_t b = 0; b < BLOCKS; b++) {
-            uint32_t count = counts[(uint64_t)b * args.experts + e];
-            counts[(uint64_t)b * args.experts + e] = place;
-            place += count;
-        }
+    if (part == 0) {
+        uint32_t place = sum - total;
+        for (uint32_t w = 0; w < e / 32; w++)
+            place += warp_sums[w];
+        places[e] = place;
+        if (valid)
+            write_offset(args, e, place);
+        if (valid && e + 1 == args.experts)
+            write_offset(args, args.experts, place + total);
     }
-    if (!args.host_flag)
-        return;
-    __threadfence_system();
     __syncthreads();
-    if (threadIdx.x == 0) {
+    /* By a thread of the last warp, while the others go on. */
+    if (args.host_flag && threadIdx.x == MAX_EXPERTS - 1) {
         __threadfence_system();
         *static_cast<volatile uint32_t *>(args.host_flag) = args.flag_value;
+    }
+    if (!valid)
+        return;
+    uint32_t place = places[e];
+    for (uint32_t p = 0; p < part; p++)
+        place += totals[p * padded + e];
+#pragma unroll 16
+    for (uint32_t b = 0; b < each; b++) {
+        uint32_t count = counts[(uint64_t)b * args.experts];
+        counts[(uint64_t)b * args.experts] = place;
+        place += count;
     }
 }
 
@@ -98,6 +129,8 @@ __global__ void __launch_bounds__(THREADS)
     extern __shared__ uint32_t shared[];
     uint32_t *place = shared, *bits = shared + args.experts; /* bits[expert][WORDS] */
     uint32_t first, end;
+    wait_for_earlier();
+    let_next_start();
     rows_of_block(args.rows, &first, &end);
     const uint32_t *from =
         static_cast<const uint32_t *>(args.scratch) + (uint64_t)blockIdx.x * args.experts;
@@ -146,12 +179,17 @@ strata_status strata__cuda_group_load(void)
 strata_status strata__cuda_group(const strata__cuda_state *state, cudaStream_t stream,
                                  const strata__group_args *args)
 {
-    (void)state;
+    const char *what = "grouping rows";
     if (args->experts == 0 || args->experts > MAX_EXPERTS)
         return strata__fail(STRATA_ERR_UNSUPPORTED, "cuda: %u experts: at most %u", args->experts,
                             MAX_EXPERTS);
-    count_rows<<<BLOCKS, THREADS, args->experts * 4, stream>>>(*args);
-    place_blocks<<<1, MAX_EXPERTS, 0, stream>>>(*args);
-    place_rows<<<BLOCKS, THREADS, args->experts * PLACE_BYTES_PER_EXPERT, stream>>>(*args);
-    return strata__cuda_status(cudaGetLastError(), "grouping rows");
+    strata_status status = launch_overlapped(state, stream, count_rows, dim3(BLOCKS), THREADS,
+                                             args->experts * 4, *args, what);
+    if (status == STRATA_OK)
+        status =
+            launch_overlapped(state, stream, place_blocks, dim3(1), MAX_EXPERTS, 0, *args, what);
+    if (status == STRATA_OK)
+        status = launch_overlapped(state, stream, place_rows, dim3(BLOCKS), THREADS,
+                                   args->experts * PLACE_BYTES_PER_EXPERT, *args, what);
+    return status;
 }

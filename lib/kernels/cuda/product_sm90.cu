@@ -16,6 +16,7 @@
 #include <cuda.h>
 
 #include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/product.cuh"
 
 namespace
@@ -33,6 +34,11 @@ struct shared_state {
     uint64_t full[STAGES];
     uint64_t empty[STAGES];
     tile_table<STRATA__TILE_ROWS> table;
+};
+
+struct product_launch {
+    strata__product_args args;
+    CUtensorMap rows; /* as describe_rows() says, for rows in order */
 };
 
 /* What every role of a block needs. */
@@ -104,7 +110,7 @@ __device__ __forceinline__ void load_image(const block_view &view, const product
                   full);
 }
 
-/* A box of 64 values of 128 rows, swizzled like the image; zeros beyond the tensor. */
+/* A box of 64 values of 64 rows, swizzled like the image; zeros beyond the tensor. */
 __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, uint32_t value,
                                          uint32_t row, uint32_t barrier)
 {
@@ -115,8 +121,8 @@ __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap *map, ui
 }
 
 /*
- * By the first warp, of rows in order. Rows behind the tile's are copied too: they are rows of the next
- * tile or zeros, and their sums are not stored.
+ * By the first warp, of rows in order, 64 at a time. Rows behind the tile's among them are of the
+ * next tile or zeros, and their sums are not stored.
  */
 __device__ __forceinline__ void load_tiles_in_order(const block_view &view, const CUtensorMap *rows)
 {
@@ -130,8 +136,13 @@ __device__ __forceinline__ void load_tiles_in_order(const block_view &view, cons
             uint32_t full = full_of(view.barriers, place.stage);
             barrier_wait(empty_of(view.barriers, place.stage), place.parity ^ 1);
             if (threadIdx.x == 0) {
-                load_image(view, tile, block, stage, full, STRATA__BLOCK_BYTES);
+                bool both = tile.rows > HALF_TILE;
+                load_image(view, tile, block, stage, full,
+                           both ? STRATA__BLOCK_BYTES : STRATA__BLOCK_BYTES / 2);
                 copy_box(stage, rows, block * STRATA__BLOCK_VALUES, first, full);
+                if (both)
+                    copy_box(stage + STRATA__BLOCK_BYTES / 2, rows, block * STRATA__BLOCK_VALUES,
+                             first + HALF_TILE, full);
             }
             place.advance();
         }
@@ -236,10 +247,9 @@ template <bool PAIRED> __device__ __forceinline__ void multiply_tiles(const bloc
 }
 
 template <bool PAIRED, bool IN_ORDER>
-__global__ void __launch_bounds__(THREADS, 1)
-    product(const __grid_constant__ strata__product_args args,
-            const __grid_constant__ CUtensorMap rows)
+__global__ void __launch_bounds__(THREADS, 1) product(const __grid_constant__ product_launch launch)
 {
+    const strata__product_args &args = launch.args;
     extern __shared__ __align__(1024) uint8_t stage_memory[];
     __shared__ shared_state state;
     uint32_t columns = (args.slabs + TILE_SLABS - 1) / TILE_SLABS;
@@ -254,6 +264,8 @@ __global__ void __launch_bounds__(THREADS, 1)
         }
         asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
     }
+    wait_for_earlier();
+    let_next_start();
     build_tile_table(state.table, args.range);
     if (args.fix && !any_scaled(state.table, args, columns))
         return;
@@ -262,7 +274,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         if (!IN_ORDER)
             load_tiles(view);
         else if (threadIdx.x < 32)
-            load_tiles_in_order(view, &rows);
+            load_tiles_in_order(view, &launch.rows);
     } else {
         registers_raise<224>();
         multiply_tiles<PAIRED>(view);
@@ -280,7 +292,7 @@ bool describe_rows(const strata__cuda_state *state, const strata__product_args *
 {
     const cuuint64_t sizes[2] = {args->inputs, args->range.rows};
     const cuuint64_t strides[1] = {(cuuint64_t)args->inputs * 2};
-    const cuuint32_t box[2] = {STRATA__BLOCK_VALUES, STRATA__TILE_ROWS};
+    const cuuint32_t box[2] = {STRATA__BLOCK_VALUES, HALF_TILE};
     const cuuint32_t steps[2] = {1, 1};
     if (args->in_row || !state->encode_tensor_map || reinterpret_cast<uintptr_t>(args->in) % 16)
         return false;
@@ -289,13 +301,6 @@ bool describe_rows(const strata__cuda_state *state, const strata__product_args *
                strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
-template <bool PAIRED, bool IN_ORDER>
-void launch(uint32_t blocks, cudaStream_t stream, const strata__product_args &args,
-            const CUtensorMap &rows)
-{
-    product<PAIRED, IN_ORDER><<<blocks, THREADS, SHARED_BYTES, stream>>>(args, rows);
 }
 
 } /* namespace */
@@ -314,12 +319,11 @@ strata_status strata__cuda_product_sm90(const strata__cuda_state *state, cudaStr
     uint64_t tiles =
         most_tiles(args, STRATA__TILE_ROWS, (args->slabs + TILE_SLABS - 1) / TILE_SLABS);
     uint32_t blocks = tiles < state->multiprocessors ? (uint32_t)tiles : state->multiprocessors;
-    CUtensorMap rows = {};
-    if (paired)
-        launch<true, false>(blocks, stream, *args, rows);
-    else if (describe_rows(state, args, &rows))
-        launch<false, true>(blocks, stream, *args, rows);
-    else
-        launch<false, false>(blocks, stream, *args, rows);
-    return strata__cuda_status(cudaGetLastError(), "multiplying");
+    product_launch launch = {*args, {}};
+    void (*kernel)(product_launch) = product<true, false>;
+    if (!paired)
+        kernel =
+            describe_rows(state, args, &launch.rows) ? product<false, true> : product<false, false>;
+    return launch_overlapped(state, stream, kernel, dim3(blocks), THREADS, SHARED_BYTES, launch,
+                             "multiplying");
 }

@@ -95,7 +95,7 @@ strata_status decode_pass(const product_job &job, const pass &p, bool reset_scal
     args.outputs = job.product.outputs;
     args.first_slab = p.first_slab;
     args.slabs = p.slabs;
-    return strata__cuda_decode(job.stream, &args);
+    return strata__cuda_decode(job.state, job.stream, &args);
 }
 
 strata_status multiply_pass(const product_job &job, const pass &p, bool fix)

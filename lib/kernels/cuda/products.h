@@ -99,7 +99,8 @@ extern "C" {
 #endif
 
 strata_status strata__cuda_decode_load(void);
-strata_status strata__cuda_decode(cudaStream_t stream, const strata__decode_args *args);
+strata_status strata__cuda_decode(const strata__cuda_state *state, cudaStream_t stream,
+                                  const strata__decode_args *args);
 
 strata_status strata__cuda_direct_load(void);
 strata_status strata__cuda_direct(cudaStream_t stream, const strata__direct_args *args);

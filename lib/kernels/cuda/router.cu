@@ -2,14 +2,15 @@
 /*
  * The router's logits in the precision of float32. A value is cut in two parts of eleven bits,
  * which tensor cores multiply exactly: x w = x0 w0 + x0 w1 + x1 w0, where x1 w1 is below float32's
- * rounding. Tensor cores cut their sums off, which would add up along a row; so the sums of 32
+ * rounding. Tensor cores cut their sums off, which would add up along a row; so the sums of 16
  * values are taken there and added up in float32, in ascending order, whatever the rows of a
- * launch.
+ * launch; those of the first and of the second sixteen values of a step by warps of their own.
  *
  * Weights that are not float32 are decoded to float32 scratch first, as many experts at a time as
  * it holds.
  */
 #include "kernels/cuda/common.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/products.h"
 
 namespace
@@ -17,10 +18,11 @@ namespace
 
 /*
  * A block has 32 rows and 32 experts for each group of eight columns that a warp has: warps are 2
- * (rows) by 4 (experts). A step's rows are 128 bytes; odd ones have their halves exchanged, so that
- * reads of 16 bytes meet no bank twice.
+ * (rows) by 4 (experts) by 2 (halves of a step). A step's rows are 128 bytes; odd ones have their
+ * halves exchanged, so that reads of 16 bytes meet no bank twice.
  */
-constexpr uint32_t THREADS = 256, ROWS = 32, STEP = 32, STAGES = 4, MOST_GROUPS = 4;
+constexpr uint32_t THREADS = 512, HALF_WARPS = THREADS / 64, ROWS = 32, STEP = 32, STAGES = 4,
+                   MOST_GROUPS = 4;
 
 struct router_launch {
     strata__router_args args;
@@ -64,12 +66,14 @@ __device__ __forceinline__ void copy_step(const router_launch &launch, router_st
     const strata__router_args &args = launch.args;
     uint32_t inputs = args.weight.inputs, r = threadIdx.x / 8, four = threadIdx.x % 8;
     uint32_t k = step * STEP + four * 4, at = place_of(r, four);
-    copy_four(&stage.x[r][at], args.x, blockIdx.y * ROWS + r, args.rows, k, inputs);
+    if (r < ROWS)
+        copy_four(&stage.x[r][at], args.x, blockIdx.y * ROWS + r, args.rows, k, inputs);
 #pragma unroll
-    for (uint32_t i = 0; i < 32 * GROUPS; i += 32)
-        copy_four(&stage.w[r + i][at], launch.weights, blockIdx.x * 32 * GROUPS + r + i,
-                  launch.experts, k, inputs);
-    if (r == 0)
+    for (uint32_t i = 0; i < 32 * GROUPS; i += THREADS / 8)
+        if (r + i < 32 * GROUPS)
+            copy_four(&stage.w[r + i][at], launch.weights, blockIdx.x * 32 * GROUPS + r + i,
+                      launch.experts, k, inputs);
+    if (r == ROWS)
         copy_four(&stage.norm[four * 4], args.norm, 0, 1, k, inputs);
 }
 
@@ -107,7 +111,7 @@ __device__ __forceinline__ void multiply_sixteen(float (&sums)[GROUPS][4],
                                                  const router_stage<GROUPS> &stage,
                                                  const float (&inverse)[2], uint32_t half)
 {
-    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4;
+    uint32_t warp = threadIdx.x / 32 % HALF_WARPS, r = threadIdx.x % 32 / 4;
     uint32_t four = half * 4 + threadIdx.x % 4, at = place_of(r, four);
     uint32_t x0[2][4], x1[2][4];
     float4 norm = load_four(&stage.norm[four * 4]);
@@ -156,11 +160,14 @@ __global__ void __launch_bounds__(THREADS) router(const __grid_constant__ router
     extern __shared__ __align__(16) uint8_t memory[];
     router_stage<GROUPS> *stages = reinterpret_cast<router_stage<GROUPS> *>(memory);
     const strata__router_args &args = launch.args;
-    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    uint32_t half = threadIdx.x / 32 / HALF_WARPS, warp = threadIdx.x / 32 % HALF_WARPS;
+    uint32_t lane = threadIdx.x % 32;
     uint32_t row = blockIdx.y * ROWS + warp % 2 * 16 + lane / 4;
     uint32_t column = (blockIdx.x * 4 + warp / 2) * GROUPS * 8 + lane % 4 * 2;
     uint32_t steps = (args.weight.inputs + STEP - 1) / STEP;
     float sums[GROUPS][4] = {}, inverse[2];
+    wait_for_earlier();
+    let_next_start();
     for (uint32_t i = 0; i < 2; i++)
         inverse[i] = row + 8 * i < args.rows ? args.inv_rms[row + 8 * i] : 0.0f;
     for (uint32_t s = 0; s < STAGES - 1; s++) {
@@ -175,26 +182,42 @@ __global__ void __launch_bounds__(THREADS) router(const __grid_constant__ router
             copy_step(launch, stages[(s + STAGES - 1) % STAGES], s + STAGES - 1);
         asm volatile("cp.async.commit_group;\n" ::: "memory");
         float step[GROUPS][4] = {};
-        multiply_sixteen(step, stages[s % STAGES], inverse, 0);
-        multiply_sixteen(step, stages[s % STAGES], inverse, 1);
+        multiply_sixteen(step, stages[s % STAGES], inverse, half);
 #pragma unroll
         for (uint32_t j = 0; j < GROUPS; j++)
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++)
                 sums[j][i] += step[j][i];
     }
+    /* The stages are done with: the second halves' sums go to the warps of the first ones. */
+    float *others = reinterpret_cast<float *>(memory) + threadIdx.x % (THREADS / 2);
+    asm volatile("cp.async.wait_group 0;\n" ::: "memory");
+    __syncthreads();
 #pragma unroll
     for (uint32_t j = 0; j < GROUPS; j++)
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++)
-            store_logit(launch, row + i / 2 * 8, column + 8 * j + i % 2, sums[j][i]);
+            if (half == 1)
+                others[(4 * j + i) * (THREADS / 2)] = sums[j][i];
+    __syncthreads();
+    if (half == 1)
+        return;
+#pragma unroll
+    for (uint32_t j = 0; j < GROUPS; j++)
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            store_logit(launch, row + i / 2 * 8, column + 8 * j + i % 2,
+                        sums[j][i] + others[(4 * j + i) * (THREADS / 2)]);
 }
 
-template <int GROUPS> void launch_tiles(cudaStream_t stream, const router_launch &launch)
+template <int GROUPS>
+strata_status launch_tiles(const strata__cuda_state *state, cudaStream_t stream,
+                           const router_launch &launch)
 {
     dim3 grid((launch.experts + 32 * GROUPS - 1) / (32 * GROUPS),
               (launch.args.rows + ROWS - 1) / ROWS);
-    router<GROUPS><<<grid, THREADS, shared_bytes<GROUPS>(), stream>>>(launch);
+    return launch_overlapped(state, stream, router<GROUPS>, grid, THREADS, shared_bytes<GROUPS>(),
+                             launch, "router");
 }
 
 /* The widest tiles that do not leave most of the device idle; a logit's sum is the same in all. */
@@ -208,12 +231,9 @@ strata_status launch_router(const strata__cuda_state *state, cudaStream_t stream
                 state->multiprocessors))
         groups /= 2;
     if (groups == 4)
-        launch_tiles<4>(stream, launch);
-    else if (groups == 2)
-        launch_tiles<2>(stream, launch);
-    else
-        launch_tiles<1>(stream, launch);
-    return strata__cuda_status(cudaGetLastError(), "router");
+        return launch_tiles<4>(state, stream, launch);
+    return groups == 2 ? launch_tiles<2>(state, stream, launch)
+                       : launch_tiles<1>(state, stream, launch);
 }
 
 /* Decodes and multiplies in turns. */

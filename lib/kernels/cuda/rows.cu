@@ -5,6 +5,7 @@
  * magnitude, and so its scale, is known.
  */
 #include "kernels/cuda/common.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/products.h"
 
 namespace
@@ -55,6 +56,8 @@ __global__ void __launch_bounds__(THREADS) norm(const __grid_constant__ strata__
     const float4 *weight = reinterpret_cast<const float4 *>(args.weight);
     float4 values[FOURS];
     float sum = 0.0f;
+    wait_for_earlier();
+    let_next_start();
 #pragma unroll
     for (int i = 0; i < FOURS; i++) {
         uint32_t at = threadIdx.x + i * THREADS;
@@ -84,6 +87,8 @@ __global__ void __launch_bounds__(THREADS)
     const float *gate = args.gate + (uint64_t)blockIdx.x * args.stride;
     const float *up = args.up + (uint64_t)blockIdx.x * args.stride;
     float4 values[FOURS];
+    wait_for_earlier();
+    let_next_start();
 #pragma unroll
     for (int i = 0; i < FOURS; i++) {
         uint32_t at = threadIdx.x + i * THREADS;
@@ -109,6 +114,8 @@ __global__ void __launch_bounds__(THREADS)
     combine(const __grid_constant__ strata__combine_args args)
 {
     __shared__ row_parts parts;
+    wait_for_earlier();
+    let_next_start();
     if (threadIdx.x == 0) {
         uint32_t count = 0;
         for (uint32_t j = 0; j < args.top_k; j++) {
@@ -166,24 +173,11 @@ uint32_t fours_of(uint32_t width)
 }
 
 #define STRATA__BY_FOURS(width, kernel)                                                            \
-    do {                                                                                           \
-        switch (fours_of(width)) {                                                                 \
-        case 1:                                                                                    \
-            kernel<1><<<args->rows, THREADS, 0, stream>>>(*args);                                  \
-            break;                                                                                 \
-        case 2:                                                                                    \
-            kernel<2><<<args->rows, THREADS, 0, stream>>>(*args);                                  \
-            break;                                                                                 \
-        case 4:                                                                                    \
-            kernel<4><<<args->rows, THREADS, 0, stream>>>(*args);                                  \
-            break;                                                                                 \
-        case 8:                                                                                    \
-            kernel<8><<<args->rows, THREADS, 0, stream>>>(*args);                                  \
-            break;                                                                                 \
-        default:                                                                                   \
-            kernel<MAX_FOURS><<<args->rows, THREADS, 0, stream>>>(*args);                          \
-        }                                                                                          \
-    } while (0)
+    (fours_of(width) == 1   ? kernel<1>                                                            \
+     : fours_of(width) == 2 ? kernel<2>                                                            \
+     : fours_of(width) == 4 ? kernel<4>                                                            \
+     : fours_of(width) == 8 ? kernel<8>                                                            \
+                            : kernel<MAX_FOURS>)
 
 } /* namespace */
 
@@ -210,36 +204,33 @@ strata_status strata__cuda_norm(const strata__cuda_state *state, cudaStream_t st
                                 const strata__norm_args *args)
 {
     strata_status status = width_status(args->width, "a norm");
-    (void)state;
     if (status != STRATA_OK || args->rows == 0)
         return status;
-    STRATA__BY_FOURS(args->width, norm);
-    return strata__cuda_status(cudaGetLastError(), "RMS norm");
+    return launch_overlapped(state, stream, STRATA__BY_FOURS(args->width, norm), dim3(args->rows),
+                             THREADS, 0, *args, "RMS norm");
 }
 
 strata_status strata__cuda_activate(const strata__cuda_state *state, cudaStream_t stream,
                                     const strata__activate_args *args)
 {
     strata_status status = width_status(args->width, "an activation");
-    (void)state;
     if (status != STRATA_OK || args->rows == 0)
         return status;
-    STRATA__BY_FOURS(args->width, activate_rows);
-    return strata__cuda_status(cudaGetLastError(), "activation");
+    return launch_overlapped(state, stream, STRATA__BY_FOURS(args->width, activate_rows),
+                             dim3(args->rows), THREADS, 0, *args, "activation");
 }
 
 strata_status strata__cuda_combine(const strata__cuda_state *state, cudaStream_t stream,
                                    const strata__combine_args *args)
 {
     strata_status status = width_status(args->width, "outputs");
-    (void)state;
     if (status == STRATA_OK && args->top_k > 16)
         status =
             strata__fail(STRATA_ERR_UNSUPPORTED, "cuda: %u experts a row: at most 16", args->top_k);
     if (status != STRATA_OK || args->tokens == 0)
         return status;
-    combine<<<args->tokens, THREADS, 0, stream>>>(*args);
-    return strata__cuda_status(cudaGetLastError(), "adding the experts");
+    return launch_overlapped(state, stream, combine, dim3(args->tokens), THREADS, 0, *args,
+                             "adding the experts");
 }
 
 strata_status strata__cuda_fill_values(cudaStream_t stream, float *values, uint32_t count,

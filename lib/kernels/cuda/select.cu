@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The choice of experts: a warp for each row. */
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/select.cuh"
 
 namespace
@@ -13,14 +14,19 @@ __global__ void __launch_bounds__(WARPS * 32)
 {
     extern __shared__ float shared[];
     uint32_t row = blockIdx.x * WARPS + threadIdx.x / 32;
+    wait_for_earlier();
+    let_next_start();
     if (row < args.rows)
         select_row<COUNT>(args, row, shared + threadIdx.x / 32 * COUNT * 32);
 }
 
-template <int COUNT> void launch(cudaStream_t stream, const strata__select_args &args)
+template <int COUNT>
+strata_status launch(const strata__cuda_state *state, cudaStream_t stream,
+                     const strata__select_args &args)
 {
     uint32_t shared_bytes = args.groups > 1 ? WARPS * COUNT * 32 * sizeof(float) : 0;
-    select<COUNT><<<(args.rows + WARPS - 1) / WARPS, WARPS * 32, shared_bytes, stream>>>(args);
+    return launch_overlapped(state, stream, select<COUNT>, dim3((args.rows + WARPS - 1) / WARPS),
+                             WARPS * 32, shared_bytes, args, "choosing experts");
 }
 
 } /* namespace */
@@ -38,7 +44,6 @@ strata_status strata__cuda_select_load(void)
 strata_status strata__cuda_select(const strata__cuda_state *state, cudaStream_t stream,
                                   const strata__select_args *args)
 {
-    (void)state;
     if (args->experts > MAX_EXPERTS || args->top_k > MAX_TOP_K || args->top_k > args->experts ||
         args->groups > MAX_GROUPS)
         return strata__fail(STRATA_ERR_UNSUPPORTED, "cuda: %u of %u experts in %u groups",
@@ -46,14 +51,12 @@ strata_status strata__cuda_select(const strata__cuda_state *state, cudaStream_t 
     if (args->rows == 0)
         return STRATA_OK;
     if (args->experts <= 64)
-        launch<2>(stream, *args);
-    else if (args->experts <= 128)
-        launch<4>(stream, *args);
-    else if (args->experts <= 256)
-        launch<8>(stream, *args);
-    else if (args->experts <= 512)
-        launch<16>(stream, *args);
-    else
-        launch<32>(stream, *args);
-    return strata__cuda_status(cudaGetLastError(), "choosing experts");
+        return launch<2>(state, stream, *args);
+    if (args->experts <= 128)
+        return launch<4>(state, stream, *args);
+    if (args->experts <= 256)
+        return launch<8>(state, stream, *args);
+    if (args->experts <= 512)
+        return launch<16>(state, stream, *args);
+    return launch<32>(state, stream, *args);
 }
