@@ -147,7 +147,8 @@ void bench_decoders(const bench_memory &m)
         args.inputs = WIDTH;
         args.outputs = HIDDEN;
         args.slabs = 2 * HIDDEN / 128;
-        double ms = median_ms([&] { require(strata__cuda_decode(0, &args), "decoding"); });
+        strata__cuda_state state = {};
+        double ms = median_ms([&] { require(strata__cuda_decode(&state, 0, &args), "decoding"); });
         double bytes = 2.0 * EXPERTS * HIDDEN * (row_bytes + 2.0 * WIDTH);
         printf("  %-8s %7.3f %7.0f\n", strata__format_name(format), ms, bytes / ms * 1e-6);
     }

@@ -9,6 +9,7 @@
  *
  *   device=cuda:0   rows=300   chunk=200   path=auto   kv=f16   seed=1   level=80 (both)
  *   large=1         gains of norms that make activations of 1e6 and more
+ *   tight=1         the smallest budget that holds all experts, and with it the smallest scratch
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +17,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "session/plan.h"
+#include "session/plan_input.h"
 #include "session/step.h"
 
 /* Normalised mean squared error; codes of q8_0 differ by one where a value lies between two. */
@@ -23,7 +26,7 @@ static const double LAYER_LIMIT = 1e-5, Q8_0_LIMIT = 1e-4;
 
 typedef struct settings {
     const char *pack, *device, *path;
-    uint32_t rows, chunk, kv, seed, level, large;
+    uint32_t rows, chunk, kv, seed, level, large, tight;
     bool both_levels;
 } settings;
 
@@ -94,6 +97,42 @@ static strata_status give_choice(strata__kernels *kernels, void *stream,
     return STRATA_OK;
 }
 
+/* Whether the session's device has a plan in that budget. */
+static bool fits(const strata_session *session, strata__pack *pack, strata_plan_options options,
+                 uint64_t budget)
+{
+    strata__layout_facts facts;
+    strata__plan_input plan;
+    strata_plan *made = NULL;
+    strata_status status;
+    options.device_budget_bytes = budget;
+    strata__plan_facts(&session->device->facts, &session->kernels->facts, NULL, &facts);
+    ok(strata__plan_input_init(&plan, &session->context->allocator, pack, &facts, &options),
+       "a plan's input");
+    status = strata__plan_create(pack, &plan.input, &made);
+    strata__plan_input_finish(&plan);
+    strata__plan_release(made);
+    if (status != STRATA_ERR_PLAN_INFEASIBLE)
+        ok(status, "a plan");
+    return status == STRATA_OK;
+}
+
+static uint64_t smallest_budget(const strata_session *session, strata__pack *pack,
+                                const strata_plan_options *options)
+{
+    uint64_t least = 0, most = 1;
+    while (!fits(session, pack, *options, most))
+        most *= 2;
+    for (least = most / 2; most - least > 1;) {
+        uint64_t middle = least + (most - least) / 2;
+        if (fits(session, pack, *options, middle))
+            most = middle;
+        else
+            least = middle;
+    }
+    return most;
+}
+
 static void open_side(side *s, strata__pack *pack, const settings *set, const char *device,
                       uint32_t level)
 {
@@ -111,6 +150,11 @@ static void open_side(side *s, strata__pack *pack, const settings *set, const ch
     options.blas = 1;
     memset(s, 0, sizeof *s);
     ok(strata__session_create(pack, &options, &s->session), options.device);
+    if (device && set->tight) {
+        plan.device_budget_bytes = smallest_budget(s->session, pack, &plan);
+        strata__session_release(s->session);
+        ok(strata__session_create(pack, &options, &s->session), options.device);
+    }
     ok(strata__prefill_create(s->session, &prefill, &s->prefill), "a prefill");
     s->inner = s->session->kernels->ops;
     s->ops = *s->inner;
@@ -318,11 +362,8 @@ static void read_setting(settings *set, const char *text)
     struct {
         const char *name;
         uint32_t *number;
-    } const numbers[] = {{"rows", &set->rows},
-                         {"chunk", &set->chunk},
-                         {"seed", &set->seed},
-                         {"level", &set->level},
-                         {"large", &set->large}};
+    } const numbers[] = {{"rows", &set->rows},   {"chunk", &set->chunk}, {"seed", &set->seed},
+                         {"level", &set->level}, {"large", &set->large}, {"tight", &set->tight}};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         if (name == strlen(numbers[i].name) && !strncmp(text, numbers[i].name, name)) {
             *numbers[i].number = number;

@@ -50,7 +50,8 @@ static void check_image(const suite &s, const image_case &c, uint32_t matrices, 
     args.outputs = c.outputs;
     args.first_slab = c.first_slab;
     args.slabs = c.slabs;
-    require(strata__cuda_decode(0, &args), "decoding");
+    strata__cuda_state state = {};
+    require(strata__cuda_decode(&state, 0, &args), "decoding");
     require(cudaDeviceSynchronize(), "decoding");
     std::vector<uint16_t> got = image.take();
     size_t wrong = 0;

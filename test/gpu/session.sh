@@ -63,9 +63,9 @@ for format in ${FORMATS:-$all_formats}; do
     formats+=("$format")
 done
 
-make_random() { # FORMAT
-    python3 test/tools/mkmoe.py "$work/pack.gguf" --geometry tiny --experts "$1" --seed "$RANDOM" \
-        >/dev/null || { failed=1; return 1; }
+make_random() { # FORMAT [GEOMETRY]
+    python3 test/tools/mkmoe.py "$work/pack.gguf" --geometry "${2:-tiny}" --experts "$1" \
+        --seed "$RANDOM" >/dev/null || { failed=1; return 1; }
 }
 
 layers_of() { # NAME OPTION...
@@ -83,6 +83,9 @@ layers_formats() {
     done
     layers_of "the last, q8_0 KV" kv=q8_0
     layers_of "the last, few rows" rows=30 chunk=7
+    layers_of "the last, smallest budget" tight=1
+    make_random Q8_0 odd || return
+    layers_of "rows that are no whole blocks of 64 values, smallest budget" tight=1
 }
 
 layers_architectures() {

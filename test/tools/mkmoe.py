@@ -66,6 +66,8 @@ class Geometry:
 
 GEOMETRIES = {
     "tiny": Geometry(4, 256, 4, 2, 64, 8, 2, 256, 512, 4096),
+    # Rows of 160 and 96: only formats with blocks of 32 values fit.
+    "odd": Geometry(3, 160, 4, 2, 64, 8, 2, 96, 512, 4096),
     "small": Geometry(8, 1024, 16, 4, 64, 32, 4, 512, 32000, 32768),
     "qwen3-30b-a3b": Geometry(48, 2048, 32, 4, 128, 128, 8, 768, 151936, 262144),
     "qwen3-30b-a3b-12l": Geometry(12, 2048, 32, 4, 128, 128, 8, 768, 151936, 262144),
