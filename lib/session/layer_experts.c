@@ -24,7 +24,7 @@ typedef struct launch {
     strata__scratch scratch;
 } launch;
 
-/* All rows at once, whatever they are routed to: as many as a step of decoding has. */
+/* All rows at once, whatever they are routed to. */
 static strata__expert_range whole_range(const strata__step *step)
 {
     strata__expert_range range = {0};
@@ -190,7 +190,7 @@ strata_status strata__step_experts(strata__step *step)
     l.layer = &session->layers[step->launch.layer];
     l.weights = &session->weights.layers[step->launch.layer];
     l.path = step->work->configs[step->launch.config].path;
-    if (step->is_blind) {
+    if (step->is_blind || step->is_paced) {
         l.range = whole_range(step);
         return run(&l);
     }

@@ -210,17 +210,16 @@ static strata_status route_tile(strata__step *step, uint32_t first, uint32_t row
     return status;
 }
 
-/* The host needs the counts: for exact launches, and to know which experts are routed. */
-static strata_status wait_for_offsets(strata__step *step)
+/* Until a grouping, the last one or the one before, has set its flag. */
+static strata_status wait_for_flag(strata__step *step, const uint32_t *flag, uint32_t value)
 {
     strata_session *session = step->session;
-    const uint32_t *flag = step->host_offsets + session->geometry->experts + 1;
-    strata_status status = strata__timeline_begin(step->timeline, STRATA__SPAN_HOST);
+    strata_status status = STRATA_OK;
     bool done = false;
     while (status == STRATA_OK) {
         for (int i = 0; i < FLAG_POLLS; ++i)
-            if (__atomic_load_n(flag, __ATOMIC_ACQUIRE) == *step->flag_value)
-                return strata__timeline_end(step->timeline);
+            if (__atomic_load_n(flag, __ATOMIC_ACQUIRE) == value)
+                return STRATA_OK;
         if (done)
             return strata__fail(STRATA_ERR_INTERNAL, "grouping has run and its counts are missing");
         status = session->device->ops->event_query(session->device, session->routed, &done);
@@ -228,6 +227,25 @@ static strata_status wait_for_offsets(strata__step *step)
             status = strata__step_advance(step);
     }
     return status;
+}
+
+/*
+ * The host needs the counts: for exact launches, and to know which experts are routed. A paced step
+ * needs none: it waits for the layer before, so that the device never idles and a prompt can still
+ * be stopped within a layer or two.
+ */
+static strata_status wait_for_offsets(strata__step *step)
+{
+    const uint32_t *flag = step->host_offsets + step->session->geometry->experts + 1;
+    const uint32_t *earlier = step->earlier_flag;
+    strata_status status;
+    step->earlier_flag = flag;
+    if (step->is_paced)
+        return earlier ? wait_for_flag(step, earlier, *step->flag_value - 1) : STRATA_OK;
+    status = strata__timeline_begin(step->timeline, STRATA__SPAN_HOST);
+    if (status == STRATA_OK)
+        status = wait_for_flag(step, flag, *step->flag_value);
+    return status == STRATA_OK ? strata__timeline_end(step->timeline) : status;
 }
 
 static strata_status group_args(strata__step *step, strata__group_args *out)

@@ -107,6 +107,19 @@ static strata_status report(const prompt *p, const strata__step *step, uint64_t 
     return STRATA_OK;
 }
 
+/* The callback's time is the host's. */
+static strata_status report_timed(const prompt *p, strata__step *step, uint64_t done_tokens,
+                                  uint32_t layer)
+{
+    strata_status status;
+    if (!p->request->progress_fn)
+        return report(p, step, done_tokens, layer);
+    status = strata__timeline_begin(step->timeline, STRATA__SPAN_HOST);
+    if (status == STRATA_OK)
+        status = report(p, step, done_tokens, layer);
+    return status == STRATA_OK ? strata__timeline_end(step->timeline) : status;
+}
+
 static strata_status chunk_logits(const prompt *p, strata__step *step, uint64_t done_tokens)
 {
     const strata_prefill_request *request = p->request;
@@ -133,11 +146,7 @@ static strata_status run_layers(const prompt *p, strata__step *step, uint64_t do
         if (status == STRATA_OK)
             status = strata__step_ffn(step);
         if (status == STRATA_OK)
-            status = strata__timeline_begin(step->timeline, STRATA__SPAN_HOST);
-        if (status == STRATA_OK)
-            status = report(p, step, done_tokens, layer + 1);
-        if (status == STRATA_OK)
-            status = strata__timeline_end(step->timeline);
+            status = report_timed(p, step, done_tokens, layer + 1);
     }
     return status;
 }
@@ -210,6 +219,8 @@ static strata_status run_chunk(const prompt *p, uint64_t index, uint64_t first, 
         step.feed = &prefill->feed;
     step.rows = part.rows;
     step.chunk = index;
+    step.is_paced = session->experts.source == STRATA__SOURCE_RESIDENT &&
+                    (uint64_t)part.rows * session->geometry->top_k <= step.work->expert_tile;
     if (step.feed)
         begin_feed(p, index, part.rows);
     status = strata__kv_reserve(&session->kv, p->sequence, p->start + end);

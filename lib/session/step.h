@@ -40,6 +40,11 @@ typedef struct strata__step {
      * are composed of what others do one by one.
      */
     bool is_blind;
+    /*
+     * Prompts: every expert has an address and a layer's rows are one launch. The host waits for
+     * the routing of the layer before, so that it keeps within a layer of the device.
+     */
+    bool is_paced;
     uint64_t kv_bound; /* of positions, in what may be run again at later ones; 0: as they are */
 
     /* set by strata__step_begin() */
@@ -58,6 +63,8 @@ typedef struct strata__step {
     const void **pointers;        /* device [3][experts] of the layer */
     const void **host_pointers;   /* what they are copied from */
     const uint32_t *host_offsets; /* of the layer's sorted rows, once they are known */
+    const uint32_t
+        *earlier_flag; /* of the grouping before, which a paced step waits for, or NULL */
 } strata__step;
 
 /* Uploads tokens and segments. The parts' pages must be reserved. */
