@@ -146,6 +146,7 @@ template <int FORMAT, int HD, int SLOTS, int THREADS> struct kv_stream {
             } else {
                 uint32_t row;
                 const char *source = locate(tile, row, page);
+                copy_async_wait<0>(); /* of the queries, which came with the first tile */
                 __syncthreads();
                 decode(source, valid_rows, row);
                 if (tile & 1)
