@@ -104,7 +104,7 @@ static void check_copies(strata__device *device, strata__stream *stream, uint8_t
                          uint8_t *locked)
 {
     const strata__device_ops *ops = device->ops;
-    static const uint64_t sizes[] = {0, 1, 3, 255, 4096, 70001, BYTES / 2 - 77};
+    static const uint64_t sizes[] = {0, 1, 3, 255, 4096, 70001, BYTES / 2 - 777};
     uint8_t *pageable = malloc(BYTES), *back = malloc(BYTES);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         uint64_t n = sizes[i], shift = i * 13 + 1;

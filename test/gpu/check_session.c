@@ -156,7 +156,8 @@ static void check_memory(strata_pack *pack, uint32_t level)
     w.ready = free_bytes();
     ready = stats_of(&o);
     CHECK(ready.device_bytes == o.plan.session_bytes + o.plan.prefill_bytes);
-    CHECK(ready.device_bytes == o.plan.device_bytes && ready.host_bytes == o.plan.host_bytes);
+    CHECK(ready.device_bytes == o.plan.device_bytes);
+    CHECK(ready.host_bytes == o.plan.host_bytes + o.plan.decode_host_bytes);
     CHECK(o.plan.prefill_bytes == strata_prefill_bytes(o.session));
     CHECK(before - w.ready == ready.device_bytes + ready.device_runtime_bytes);
     logits = room_for_logits(&o);
