@@ -492,6 +492,46 @@ struct route_case {
     float spread;
 };
 
+/* What a route left. */
+struct route_results {
+    std::vector<float> logits, inverses, scales;
+    std::vector<uint16_t> halves;
+};
+
+/* Largest error of logits and activation rows over its bound. */
+double route_error(const route_case &c, const std::vector<float> &x, const std::vector<float> &gain,
+                   const std::vector<float> &w, const std::vector<float> &bias,
+                   const route_results &got)
+{
+    double worst = 0;
+    for (uint32_t r = 0; r < c.rows; r++) {
+        double squares = 0;
+        for (uint32_t k = 0; k < c.width; k++)
+            squares += (double)x[(size_t)r * c.width + k] * x[(size_t)r * c.width + k];
+        double inverse = 1 / sqrt(squares / c.width + 1e-6);
+        worst = fmax(worst, fabs(got.inverses[r] - inverse) / (inverse * 1e-6));
+        for (uint32_t k = 0; k < c.width; k++) {
+            double v = x[(size_t)r * c.width + k] * inverse * gain[k];
+            double h = half_value(got.halves[(size_t)r * c.width + k]) * got.scales[r];
+            double error = fabs(h - v) / (fabs(v) * 0x1.01p-11 + got.scales[r] * 0x1p-24);
+            worst = error <= worst ? worst : error;
+        }
+        for (uint32_t e = 0; e < c.experts; e++) {
+            double sum = 0, magnitude = 0;
+            for (uint32_t k = 0; k < c.width; k++) {
+                double term =
+                    x[(size_t)r * c.width + k] * inverse * gain[k] * w[(size_t)e * c.width + k];
+                sum += term;
+                magnitude += fabs(term);
+            }
+            double error = fabs(got.logits[(size_t)r * c.experts + e] - sum - bias[e]) /
+                           (magnitude * 1e-6 + fabs(bias[e]) * 1e-6);
+            worst = error <= worst ? worst : error;
+        }
+    }
+    return worst;
+}
+
 /* Logits against float64; what follows from them against the operations it replaces, exactly. */
 void check_route(const suite &s, const route_case &c, tally &t)
 {
@@ -543,34 +583,8 @@ void check_route(const suite &s, const route_case &c, tally &t)
     group.sorted_index = sorted_index2.get();
     require(s.kernels->ops->group(s.kernels, 0, &group), "group");
     require(cudaDeviceSynchronize(), "route");
-    std::vector<float> got = logits.take(), inverses = inv.take(), scales = scale.take();
-    std::vector<uint16_t> halves = xn.take();
-    double worst = 0;
-    for (uint32_t r = 0; r < c.rows; r++) {
-        double squares = 0;
-        for (uint32_t k = 0; k < c.width; k++)
-            squares += (double)x[(size_t)r * c.width + k] * x[(size_t)r * c.width + k];
-        double inverse = 1 / sqrt(squares / c.width + 1e-6);
-        worst = fmax(worst, fabs(inverses[r] - inverse) / (inverse * 1e-6));
-        for (uint32_t k = 0; k < c.width; k++) {
-            double v = x[(size_t)r * c.width + k] * inverse * gain[k];
-            double h = half_value(halves[(size_t)r * c.width + k]) * scales[r];
-            double error = fabs(h - v) / (fabs(v) * 0x1.01p-11 + scales[r] * 0x1p-24);
-            worst = error <= worst ? worst : error;
-        }
-        for (uint32_t e = 0; e < c.experts; e++) {
-            double sum = 0, magnitude = 0;
-            for (uint32_t k = 0; k < c.width; k++) {
-                double term =
-                    x[(size_t)r * c.width + k] * inverse * gain[k] * w[(size_t)e * c.width + k];
-                sum += term;
-                magnitude += fabs(term);
-            }
-            double error = fabs(got[(size_t)r * c.experts + e] - sum - bias[e]) /
-                           (magnitude * 1e-6 + fabs(bias[e]) * 1e-6);
-            worst = error <= worst ? worst : error;
-        }
-    }
+    double worst =
+        route_error(c, x, gain, w, bias, {logits.take(), inv.take(), scale.take(), xn.take()});
     bool same = ids.take() == ids2.take() && offsets.take() == offsets2.take() &&
                 sorted_row.take() == sorted_row2.take() &&
                 sorted_index.take() == sorted_index2.take();

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A warp's part of a product of few rows: a slice of 256 values of 16 rows of weights, copied to
- * shared memory as it is and multiplied by up to eight activation rows with tensor cores (mma
- * m16n8k16: weights are the 16 rows, activation rows the 8 columns, which need not all be there).
+ * Products of few rows: a block's 16 rows of weights are copied to shared memory as they are, in
+ * whole lines, so that host memory can be read in place at the link's rate; a warp multiplies
+ * slices of 256 values by up to eight activation rows with tensor cores (mma m16n8k16: weights are
+ * the 16 rows, activation rows the 8 columns, which need not all be there).
  *
  * The order of values within a step of 32 is free as long as both sides have the same: lane (r, c),
  * r = lane / 4 and c = lane % 4, holds values 8 c ... 8 c + 7 of weight rows r and r + 8 and of
@@ -26,97 +27,174 @@ constexpr uint32_t TILE = STRATA__FEW_TILE, SLICE = STRATA__FEW_SLICE, STEPS = S
 /* So that three blocks of 256 threads share a multiprocessor, or one of 768 fits. */
 #define FEW_REGISTERS 80
 
-/* What a warp leaves for the end of its block where it had its slices: sums and row squares. */
+/* What a warp leaves for the end of its block for eight activation rows: sums and squares. */
 constexpr uint32_t SUMS = COLUMNS * TILE + COLUMNS;
 
-/* A slice in shared memory. Rows keep their place within 16 bytes, so that copies are whole. */
-template <int FORMAT> struct staged {
+template <int FORMAT> struct slice_of {
     static constexpr uint32_t BYTES =
         SLICE / block_shape<FORMAT>::VALUES * block_shape<FORMAT>::BYTES;
-    static constexpr uint32_t GRANULES = (BYTES + 30) / 16;
-    static constexpr uint32_t PITCH = 16 * (GRANULES | 1); /* odd: spreads the banks */
-    static constexpr uint32_t STAGE = TILE * PITCH + 16;   /* loads of words may reach beyond */
-    static_assert(HALVES * SUMS * 4 <= STAGE, "sums replace a slice");
 };
 
-/* Rows of a matrix from the first of a tile on. */
-struct tile_rows {
+/* The rows of a tile in their matrix. */
+struct weight_tile {
     const uint8_t *begin; /* of the matrix */
     const uint8_t *end;
-    uint32_t first;
-    uint32_t last; /* of the matrix; rows behind it are taken for it */
+    const uint8_t *start; /* of the tile's first row */
+    uint32_t rows;        /* that the matrix has there, up to TILE */
     uint32_t row_bytes;
-
-    __device__ __forceinline__ const uint8_t *row(uint32_t r) const
-    {
-        return begin + (uint64_t)min(first + r, last) * row_bytes;
-    }
 };
 
-/* 16 bytes at `from`, of which those outside the matrix must not be touched. */
-__device__ __forceinline__ void copy_edge(uint8_t *to, const uint8_t *from, const tile_rows &rows)
+__device__ __forceinline__ weight_tile tile_of(const void *matrix, uint32_t row_bytes,
+                                               uint32_t outputs, uint32_t tile)
 {
+    const uint8_t *begin = static_cast<const uint8_t *>(matrix);
+    return {begin, begin + (uint64_t)outputs * row_bytes, begin + (uint64_t)tile * TILE * row_bytes,
+            min(TILE, outputs - tile * TILE), row_bytes};
+}
+
+__host__ __device__ __forceinline__ uint32_t misplaced(const uint8_t *p)
+{
+    return (uint32_t) reinterpret_cast<uintptr_t>(p) & 15;
+}
+
+/* 16 bytes at `from`, without those outside the matrix. */
+__device__ __forceinline__ void copy_16(uint8_t *to, const uint8_t *from, const weight_tile &tile)
+{
+    if (from >= tile.begin && from + 16 <= tile.end) {
+        copy_async_16(shared_address(to), from, true);
+        return;
+    }
     for (uint32_t i = 0; i < 16; i++)
-        if (from + i >= rows.begin && from + i < rows.end)
+        if (from + i >= tile.begin && from + i < tile.end)
             to[i] = from[i];
 }
 
-/* Begins the copy of a slice; `bytes` of each row are there. */
-template <int FORMAT>
-__device__ __forceinline__ void copy_slice(uint8_t *stage, const tile_rows &rows, uint32_t slice,
-                                           uint32_t bytes)
+/*
+ * Bytes between the rows of a whole tile in shared memory: what they have, and 16 more where rows
+ * of whole granules would share banks.
+ */
+__device__ __forceinline__ uint32_t whole_pitch(const weight_tile &tile)
 {
-    using form = staged<FORMAT>;
-    constexpr uint32_t COUNT = TILE * form::GRANULES;
-#pragma unroll 4
-    for (uint32_t i = threadIdx.x % 32; i < COUNT; i += 32) {
-        uint32_t r = i / form::GRANULES, g = i % form::GRANULES;
-        const uint8_t *piece = rows.row(r) + slice * form::BYTES;
-        const uint8_t *from = piece - (reinterpret_cast<uintptr_t>(piece) & 15) + 16 * g;
-        uint8_t *to = stage + r * form::PITCH + 16 * g;
-        if (from >= piece + bytes)
-            continue;
-        if (from >= rows.begin && from + 16 <= rows.end)
-            copy_async_16(shared_address(to), from, true);
-        else
-            copy_edge(to, from, rows);
+    return tile.row_bytes % 32 == 0 && misplaced(tile.start) == 0 ? tile.row_bytes + 16
+                                                                  : tile.row_bytes;
+}
+
+__host__ __device__ __forceinline__ uint32_t chunk_pitch(uint32_t piece_bytes)
+{
+    return 16 * ((piece_bytes + 30) / 16 | 1);
+}
+
+/* A tile as the contiguous piece of memory that it is, in lines of 128 bytes. */
+__device__ __forceinline__ void copy_whole(uint8_t *stage, const weight_tile &tile, uint32_t thread,
+                                           uint32_t threads)
+{
+    uint32_t before = (uint32_t) reinterpret_cast<uintptr_t>(tile.start) & 127, skip = before / 16;
+    uint32_t granules = (before + tile.rows * tile.row_bytes + 15) / 16;
+    uint32_t pad = whole_pitch(tile) - tile.row_bytes;
+    const uint8_t *line = tile.start - before;
+    for (uint32_t i = thread; i < granules; i += threads) {
+        uint32_t at = 16 * (i - skip);
+        if (i >= skip)
+            copy_16(stage + at + (pad ? at / tile.row_bytes * pad : 0), line + 16 * i, tile);
     }
 }
 
-/* Where row r of a copied slice lies. */
+/* Some slices of each row. */
 template <int FORMAT>
-__device__ __forceinline__ const uint8_t *staged_row(const uint8_t *stage, const tile_rows &rows,
-                                                     uint32_t slice, uint32_t r)
+__device__ __forceinline__ void copy_chunk(uint8_t *stage, const weight_tile &tile,
+                                           const strata__few_cut &cut, uint32_t chunk,
+                                           uint32_t thread, uint32_t threads)
 {
-    const uint8_t *piece = rows.row(r) + slice * staged<FORMAT>::BYTES;
-    return stage + r * staged<FORMAT>::PITCH + (reinterpret_cast<uintptr_t>(piece) & 15);
+    uint32_t piece = cut.chunk * slice_of<FORMAT>::BYTES, first = chunk * piece;
+    uint32_t bytes = min(piece, tile.row_bytes - first), granules = (piece + 30) / 16;
+    for (uint32_t i = thread; i < tile.rows * granules; i += threads) {
+        uint32_t r = i / granules, at = i % granules * 16;
+        const uint8_t *from = tile.start + (uint64_t)r * tile.row_bytes + first;
+        if (at < misplaced(from) + bytes)
+            copy_16(stage + r * chunk_pitch(piece) + at, from - misplaced(from) + at, tile);
+    }
 }
 
-/* d += a (16 x 16) * b (16 x 8) */
+/* Begins the copy of a chunk, by some threads of the block; each closes a group of its own. */
+template <int FORMAT>
+__device__ __forceinline__ void copy_weights(uint8_t *stage, const weight_tile &tile,
+                                             const strata__few_cut &cut, uint32_t chunk,
+                                             uint32_t thread, uint32_t threads)
+{
+    if (cut.chunks == 1)
+        copy_whole(stage, tile, thread, threads);
+    else
+        copy_chunk<FORMAT>(stage, tile, cut, chunk, thread, threads);
+}
+
+/* Where a slice of row r lies; rows that are not there are taken for the last. */
+template <int FORMAT>
+__device__ __forceinline__ const uint8_t *staged_row(const uint8_t *stage, const weight_tile &tile,
+                                                     const strata__few_cut &cut, uint32_t slice,
+                                                     uint32_t r)
+{
+    r = min(r, tile.rows - 1);
+    if (cut.chunks == 1)
+        return stage + misplaced(tile.start) + r * whole_pitch(tile) +
+               slice * slice_of<FORMAT>::BYTES;
+    uint32_t piece = cut.chunk * slice_of<FORMAT>::BYTES, chunk = slice / cut.chunk;
+    const uint8_t *from = tile.start + (uint64_t)r * tile.row_bytes + chunk * piece;
+    return stage + r * chunk_pitch(piece) + misplaced(from) +
+           slice % cut.chunk * slice_of<FORMAT>::BYTES;
+}
+
+/* d = a (16 x 16) * b (16 x 8), or added to d */
+template <bool FIRST>
 __device__ __forceinline__ void multiply_units(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2,
                                                uint32_t a3, uint32_t b0, uint32_t b1)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    if (FIRST)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};\n"
+                     : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+                     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(0.0f));
+    else
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+template <bool FIRST>
 __device__ __forceinline__ void multiply_step(float (&d)[4], const uint32_t (&low)[4],
                                               const uint32_t (&high)[4], const uint4 &b)
 {
-    multiply_units(d, low[0], high[0], low[1], high[1], b.x, b.y);
-    multiply_units(d, low[2], high[2], low[3], high[3], b.z, b.w);
+    multiply_units<FIRST>(d, low[0], high[0], low[1], high[1], b.x, b.y);
+    multiply_units<false>(d, low[2], high[2], low[3], high[3], b.z, b.w);
 }
 
-/* sum += d * scale, with the scales of weight rows r and r + 8; d starts again. */
-__device__ __forceinline__ void add_scaled(float (&sum)[4], float (&d)[4], float low, float high)
+/* sum += d * scale, with the scales of weight rows r and r + 8 */
+__device__ __forceinline__ void add_scaled(float (&sum)[4], const float (&d)[4], float low,
+                                           float high)
 {
     sum[0] = fmaf(d[0], low, sum[0]);
     sum[1] = fmaf(d[1], low, sum[1]);
     sum[2] = fmaf(d[2], high, sum[2]);
     sum[3] = fmaf(d[3], high, sum[3]);
-    d[0] = d[1] = d[2] = d[3] = 0.0f;
+}
+
+/* The products of a step of 32 values, after others of the same scale or as the first of them. */
+template <int FORMAT, bool FIRST>
+__device__ __forceinline__ void
+multiply_values(float (&d)[4], float (&minimum)[4], const uint8_t *low, const uint8_t *high,
+                const unit_books<FORMAT> &books, const uint4 &b, uint32_t step)
+{
+    uint32_t c = threadIdx.x % 4;
+    unit8 u, v;
+    unit_values<FORMAT>(low, step, c, books, u);
+    unit_values<FORMAT>(high, step, c, books, v);
+    multiply_step<FIRST>(d, u.value, v.value, b);
+    if constexpr (unit_form<FORMAT>::HAS_LOW)
+        multiply_step<false>(d, u.low, v.low, b);
+    if constexpr (unit_form<FORMAT>::HAS_MINIMUM) {
+        multiply_units<FIRST>(minimum, u.minimum, v.minimum, u.minimum, v.minimum, b.x, b.y);
+        multiply_units<false>(minimum, u.minimum, v.minimum, u.minimum, v.minimum, b.z, b.w);
+    }
 }
 
 /*
@@ -125,28 +203,19 @@ __device__ __forceinline__ void add_scaled(float (&sum)[4], float (&d)[4], float
  */
 template <int FORMAT>
 __device__ __forceinline__ void multiply_slice(float (&sum)[4], const uint8_t *low,
-                                               const uint8_t *high, const void *grid,
+                                               const uint8_t *high, const unit_books<FORMAT> &books,
                                                const uint4 (&b)[STEPS], uint32_t steps)
 {
     using form = unit_form<FORMAT>;
-    uint32_t c = threadIdx.x % 4;
-    float d[4] = {}, minimum[4] = {};
+    float d[4], minimum[4];
 #pragma unroll
     for (uint32_t step = 0; step < STEPS; step++) {
         if (step >= steps)
             break;
-        unit8 u, v;
-        unit_values<FORMAT>(low, step, c, grid, u);
-        unit_values<FORMAT>(high, step, c, grid, v);
-        multiply_step(d, u.value, v.value, b[step]);
-        if constexpr (form::HAS_LOW)
-            multiply_step(d, u.low, v.low, b[step]);
-        if constexpr (form::HAS_MINIMUM) {
-            multiply_units(minimum, u.minimum, v.minimum, u.minimum, v.minimum, b[step].x,
-                           b[step].y);
-            multiply_units(minimum, u.minimum, v.minimum, u.minimum, v.minimum, b[step].z,
-                           b[step].w);
-        }
+        if (step % form::SCALE_STEPS == 0)
+            multiply_values<FORMAT, true>(d, minimum, low, high, books, b[step], step);
+        else
+            multiply_values<FORMAT, false>(d, minimum, low, high, books, b[step], step);
         if ((step + 1) % form::SCALE_STEPS == 0 || step + 1 == steps) {
             add_scaled(sum, d, unit_scale<FORMAT>(low, step), unit_scale<FORMAT>(high, step));
             if constexpr (form::HAS_MINIMUM)
@@ -166,25 +235,19 @@ __device__ __forceinline__ void load_halves(uint4 (&b)[STEPS], const uint16_t *r
         b[step] = valid && step < steps ? from[4 * step] : make_uint4(0, 0, 0, 0);
 }
 
-/* Eight values of a row of float32, times their gains where there are any. */
-struct float8 {
-    float4 low, high;
+/* Activation rows that a warp stages at a time, with room that spreads the banks. */
+constexpr uint32_t STAGED_ROWS = 2, ROW_BYTES = SLICE * 2 + 16;
+
+/* What the lanes know of the rows of a slice: lane n of row n. */
+struct row_facts {
+    float scale;   /* of the slice's halves */
+    float squares; /* sum over the row's slices so far */
 };
 
-__device__ __forceinline__ float8 load_floats(const float *row, uint32_t at)
+__device__ __forceinline__ float4 times(float4 v, const float *gain, uint32_t at)
 {
-    return {*reinterpret_cast<const float4 *>(row + at),
-            *reinterpret_cast<const float4 *>(row + at + 4)};
-}
-
-__device__ __forceinline__ float8 with_gain(float8 v, const float *gain, uint32_t at)
-{
-    if (!gain)
-        return v;
-    float4 a = __ldg(reinterpret_cast<const float4 *>(gain + at));
-    float4 b = __ldg(reinterpret_cast<const float4 *>(gain + at + 4));
-    return {{v.low.x * a.x, v.low.y * a.y, v.low.z * a.z, v.low.w * a.w},
-            {v.high.x * b.x, v.high.y * b.y, v.high.z * b.z, v.high.w * b.w}};
+    float4 g = __ldg(reinterpret_cast<const float4 *>(gain + at));
+    return {v.x * g.x, v.y * g.y, v.z * g.z, v.w * g.w};
 }
 
 __device__ __forceinline__ float largest_of(float4 v)
@@ -197,72 +260,79 @@ __device__ __forceinline__ float squares_of(float4 v, float sum)
     return fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, fmaf(v.x, v.x, sum))));
 }
 
-/* Over the four lanes that hold an activation row. */
-__device__ __forceinline__ float quad_add(float x)
-{
-    x += __shfl_xor_sync(0xffffffffu, x, 1);
-    return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-
-__device__ __forceinline__ float quad_most(float x)
-{
-    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-
 /*
  * The power of two that brings a magnitude to [2^8, 2^9), so that a slice's halves are as exact as
  * they can be, whatever the row's range; 1 for zeros, infinities and NaNs.
  */
-__device__ __forceinline__ float slice_scale_of(float magnitude)
+__device__ __forceinline__ float slice_scale_of(uint32_t magnitude)
 {
-    uint32_t exponent = __float_as_uint(magnitude) >> 23 & 255;
+    uint32_t exponent = magnitude >> 23;
     if (exponent < 16 || exponent == 255)
         return 1.0f;
     return __uint_as_float((exponent - 8) << 23);
 }
 
 /*
- * This lane's values of a row of float32 as halves, over a scale of the slice that it answers; adds
- * the squares of the row's values to `squares`.
+ * A slice of row n of float32, times the gains where there are any, to shared memory as halves over
+ * a scale of the slice. All lanes, eight values each.
  */
-__device__ __forceinline__ float load_scaled(uint4 (&b)[STEPS], const float *row, const float *gain,
-                                             uint32_t slice, uint32_t steps, bool valid,
-                                             float &squares)
+__device__ __forceinline__ void stage_row(uint8_t *rows, uint32_t n, const float *row,
+                                          const float *gain, uint32_t slice, uint32_t steps,
+                                          row_facts &facts)
 {
-    uint32_t at = slice * SLICE + threadIdx.x % 4 * 8;
-    float most = 0.0f, sum = 0.0f;
-#pragma unroll
-    for (uint32_t step = 0; step < STEPS; step++) {
-        if (!valid || step >= steps)
-            break;
-        float8 v = load_floats(row, at + 32 * step);
-        sum = squares_of(v.high, squares_of(v.low, sum));
-        v = with_gain(v, gain, at + 32 * step);
-        most = fmaxf(most, fmaxf(largest_of(v.low), largest_of(v.high)));
+    uint32_t lane = threadIdx.x % 32, at = slice * SLICE + lane * 8;
+    float4 low = {}, high = {};
+    if (lane / 4 < steps) {
+        low = *reinterpret_cast<const float4 *>(row + at);
+        high = *reinterpret_cast<const float4 *>(row + at + 4);
     }
-    squares += quad_add(sum);
-    float scale = slice_scale_of(quad_most(most)), inverse = 1.0f / scale;
-#pragma unroll
-    for (uint32_t step = 0; step < STEPS; step++) {
-        b[step] = make_uint4(0, 0, 0, 0);
-        if (!valid || step >= steps)
-            continue;
-        float8 v = with_gain(load_floats(row, at + 32 * step), gain, at + 32 * step);
-        b[step] = {pack_halves(v.low.x * inverse, v.low.y * inverse),
-                   pack_halves(v.low.z * inverse, v.low.w * inverse),
-                   pack_halves(v.high.x * inverse, v.high.y * inverse),
-                   pack_halves(v.high.z * inverse, v.high.w * inverse)};
+    if (gain) {
+        float squares = warp_sum(squares_of(high, squares_of(low, 0.0f)));
+        if (lane == n)
+            facts.squares += squares;
+        if (lane / 4 < steps) {
+            low = times(low, gain, at);
+            high = times(high, gain, at + 4);
+        }
     }
-    return scale;
+    uint32_t most = __float_as_uint(fmaxf(largest_of(low), largest_of(high)));
+    float scale = slice_scale_of(__reduce_max_sync(0xffffffffu, most)), inverse = 1.0f / scale;
+    if (lane == n)
+        facts.scale = scale;
+    *reinterpret_cast<uint4 *>(rows + n % STAGED_ROWS * ROW_BYTES +
+                               lane * 16) = {pack_halves(low.x * inverse, low.y * inverse),
+                                             pack_halves(low.z * inverse, low.w * inverse),
+                                             pack_halves(high.x * inverse, high.y * inverse),
+                                             pack_halves(high.z * inverse, high.w * inverse)};
 }
 
-/* sum += part * scale, where lane 4 r has the scale of activation row r. */
+__device__ __forceinline__ void clear(uint4 (&b)[STEPS])
+{
+#pragma unroll
+    for (uint32_t step = 0; step < STEPS; step++)
+        b[step] = make_uint4(0, 0, 0, 0);
+}
+
+/* This lane's values, if its row is among those staged, up to row `last`. */
+__device__ __forceinline__ void load_staged(uint4 (&b)[STEPS], const uint8_t *rows, uint32_t last)
+{
+    uint32_t r = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+    __syncwarp();
+    if (r / STAGED_ROWS == last / STAGED_ROWS && r <= last) {
+#pragma unroll
+        for (uint32_t step = 0; step < STEPS; step++)
+            b[step] = *reinterpret_cast<const uint4 *>(rows + r % STAGED_ROWS * ROW_BYTES +
+                                                       step * 64 + c * 16);
+    }
+    __syncwarp();
+}
+
+/* sum += part * scale, where lane n has the scale of activation row n. */
 __device__ __forceinline__ void add_slice(float (&sum)[4], const float (&part)[4], float scale)
 {
     uint32_t c = threadIdx.x % 4;
-    float even = __shfl_sync(0xffffffffu, scale, 8 * c);
-    float odd = __shfl_sync(0xffffffffu, scale, 8 * c + 4);
+    float even = __shfl_sync(0xffffffffu, scale, 2 * c);
+    float odd = __shfl_sync(0xffffffffu, scale, 2 * c + 1);
     sum[0] = fmaf(part[0], even, sum[0]);
     sum[1] = fmaf(part[1], odd, sum[1]);
     sum[2] = fmaf(part[2], even, sum[2]);
@@ -285,29 +355,29 @@ __device__ __forceinline__ uint32_t steps_of(uint32_t inputs, uint32_t slice)
     return min(STEPS, (inputs - slice * SLICE) / 32);
 }
 
-/* Bytes of a row's piece in a slice. */
-template <int FORMAT>
-__device__ __forceinline__ uint32_t bytes_of(uint32_t row_bytes, uint32_t slice)
+/* End of the slices of a chunk. */
+__device__ __forceinline__ uint32_t chunk_end(const strata__few_cut &cut, uint32_t chunk)
 {
-    return min(staged<FORMAT>::BYTES, row_bytes - slice * staged<FORMAT>::BYTES);
+    return min((chunk + 1) * cut.chunk, cut.slices);
 }
 
 /*
- * Shares out the slices of a row of one matrix or of two: as many warps as there are slices, if they
- * fit with what they have in shared memory, else fewer that take several in turn, two of them under
- * way.
+ * Whole tiles where they fit, else as large chunks as there is room for two of; `matrices` of them
+ * at a time. As many warps as a chunk has slices, or such a part of them that all have as many.
  */
-template <int FORMAT> strata__few_cut cut_of(uint32_t inputs, uint32_t matrices)
+template <int FORMAT>
+strata__few_cut cut_of(uint32_t inputs, uint32_t row_bytes, uint32_t matrices, uint32_t limit)
 {
-    strata__few_cut cut = {(inputs + SLICE - 1) / SLICE, 0, 0, staged<FORMAT>::STAGE};
-    uint32_t most = STRATA__FEW_WARPS / matrices;
-    for (uint32_t w = cut.slices < most ? cut.slices : most; w > 0; w--) {
-        uint32_t rounds = (cut.slices + w - 1) / w;
-        cut.warps = (cut.slices + rounds - 1) / rounds;
-        cut.stages = rounds < 2 ? rounds : 2;
-        if (cut.warps * cut.stages * cut.stage_bytes * matrices <= STRATA__FEW_STAGED_LIMIT)
-            break;
+    uint32_t slices = (inputs + SLICE - 1) / SLICE, most = STRATA__FEW_WARPS;
+    strata__few_cut cut = {slices, 0, slices, 1, TILE * (row_bytes + 16) + 32};
+    for (uint32_t chunk = most;
+         cut.stage_bytes * matrices > limit / (cut.chunks == 1 ? 1 : 2) && chunk > 0; chunk--) {
+        cut.chunk = chunk < slices ? chunk : slices;
+        cut.chunks = 2 > (slices + chunk - 1) / chunk ? 2 : (slices + chunk - 1) / chunk;
+        cut.stage_bytes = TILE * chunk_pitch(cut.chunk * slice_of<FORMAT>::BYTES) + 32;
     }
+    uint32_t turns = (cut.chunk + most - 1) / most;
+    cut.warps = (cut.chunk + turns - 1) / turns;
     return cut;
 }
 

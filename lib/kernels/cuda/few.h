@@ -11,21 +11,24 @@
 #include "kernels/cuda/products.h"
 
 enum {
-    STRATA__FEW_ROWS = 16,                /* most rows of a launch */
-    STRATA__FEW_TILE = 16,                /* outputs */
-    STRATA__FEW_SLICE = 256,              /* values */
-    STRATA__FEW_WARPS = 16,               /* most that share a tile's slices */
-    STRATA__FEW_STAGED_LIMIT = 80 * 1024, /* bytes of slices that a thread block has at once */
-    STRATA__FEW_MAX_PAIRS = 256,          /* rows times experts a row */
+    STRATA__FEW_ROWS = 16,       /* most rows of a launch */
+    STRATA__FEW_TILE = 16,       /* outputs */
+    STRATA__FEW_SLICE = 256,     /* values */
+    STRATA__FEW_WARPS = 16,      /* most that share a tile's slices */
+    STRATA__FEW_MAX_PAIRS = 256, /* rows times experts a row */
     STRATA__FEW_MAX_EXPERTS = 1024
 };
 
-/* How the slices of a row are shared out. */
+/*
+ * How the slices of a row are shared out, and how many rows of weights are copied to shared memory
+ * at once: all of a tile in one piece where it fits, else chunks of some slices, two under way.
+ */
 typedef struct strata__few_cut {
     uint32_t slices;
-    uint32_t warps;  /* that share them */
-    uint32_t stages; /* slices a warp has in shared memory */
-    uint32_t stage_bytes;
+    uint32_t warps; /* that share a chunk's slices */
+    uint32_t chunk; /* slices */
+    uint32_t chunks;
+    uint32_t stage_bytes; /* of a chunk */
 } strata__few_cut;
 
 /* One product of a launch. */
@@ -101,8 +104,11 @@ bool strata__few_takes(uint32_t format, uint32_t inputs);
 bool strata__few_takes_dense(const strata__dense_args *args);
 
 strata_status strata__few_load(const strata__cuda_state *state);
-strata_status strata__few_dense_load(void);
-strata_status strata__few_gate_up_load(void);
+/* Kernels that may have all shared memory that the device gives a block. */
+strata_status strata__few_load_kernels(const strata__cuda_state *state, const void *const *kernels,
+                                       uint32_t count);
+strata_status strata__few_dense_load(const strata__cuda_state *state);
+strata_status strata__few_gate_up_load(const strata__cuda_state *state);
 strata_status strata__few_down_load(const strata__cuda_state *state);
 strata_status strata__few_route_load(void);
 

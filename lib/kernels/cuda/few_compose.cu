@@ -112,11 +112,26 @@ bool strata__few_takes(uint32_t format, uint32_t inputs)
            inputs % 32 == 0 && inputs % info->block_values == 0;
 }
 
+strata_status strata__few_load_kernels(const strata__cuda_state *state, const void *const *kernels,
+                                       uint32_t count)
+{
+    cudaError_t code = cudaSuccess;
+    for (uint32_t i = 0; i < count && code == cudaSuccess; i++) {
+        cudaFuncAttributes attributes;
+        code = cudaFuncGetAttributes(&attributes, kernels[i]);
+        if (code == cudaSuccess)
+            code = cudaFuncSetAttribute(
+                kernels[i], cudaFuncAttributeMaxDynamicSharedMemorySize,
+                (int)(state->shared_memory_bytes - attributes.sharedSizeBytes));
+    }
+    return strata__cuda_status(code, "loading the kernels for few rows");
+}
+
 strata_status strata__few_load(const strata__cuda_state *state)
 {
-    strata_status status = strata__few_dense_load();
+    strata_status status = strata__few_dense_load(state);
     if (status == STRATA_OK)
-        status = strata__few_gate_up_load();
+        status = strata__few_gate_up_load(state);
     if (status == STRATA_OK)
         status = strata__few_down_load(state);
     return status == STRATA_OK ? strata__few_route_load() : status;

@@ -9,6 +9,9 @@
 namespace
 {
 
+/* Of weights, so that sums of sixteen rows and rows of float32 fit beside them in 99 KiB. */
+constexpr uint32_t HALVES_LIMIT = 72 * 1024, FLOATS_LIMIT = 60 * 1024;
+
 __device__ __forceinline__ const strata__few_part &part_of(const strata__few_dense_args &args,
                                                            uint32_t tile)
 {
@@ -18,37 +21,47 @@ __device__ __forceinline__ const strata__few_part &part_of(const strata__few_den
     return args.part[p];
 }
 
-/* What a warp left, its sums first, then the squares of its values of each row. */
-__device__ __forceinline__ const float *left_by(const strata__few_dense_args &args,
-                                                const uint8_t *stages, uint32_t warp, uint32_t half)
+/* What a block has in shared memory besides weights, in this order. */
+__host__ __device__ __forceinline__ uint32_t halves_of(uint32_t rows)
 {
-    return reinterpret_cast<const float *>(stages + warp * args.cut.stages * args.cut.stage_bytes) +
-           half * SUMS;
+    return (rows + COLUMNS - 1) / COLUMNS;
 }
 
-__device__ __forceinline__ float inverse_rms(const strata__few_dense_args &args,
-                                             const uint8_t *stages, uint32_t row)
+__host__ __device__ __forceinline__ uint32_t sums_bytes(uint32_t warps, uint32_t rows)
 {
+    return warps * halves_of(rows) * SUMS * 4;
+}
+
+__host__ __device__ __forceinline__ uint32_t rows_bytes(uint32_t rows)
+{
+    return (rows < STAGED_ROWS ? rows : STAGED_ROWS) * ROW_BYTES;
+}
+
+__device__ __forceinline__ float inverse_rms(const strata__few_dense_args &args, const float *sums,
+                                             uint32_t row)
+{
+    uint32_t halves = halves_of(args.rows);
     float squares = 0.0f;
     for (uint32_t w = 0; w < args.cut.warps; w++)
-        squares += left_by(args, stages, w, row / COLUMNS)[COLUMNS * TILE + row % COLUMNS];
+        squares += sums[(w * halves + row / COLUMNS) * SUMS + COLUMNS * TILE + row % COLUMNS];
     return 1.0f / sqrtf(squares / (float)args.inputs + args.eps);
 }
 
 /* All outputs of the tile: one of a row by a thread. */
 __device__ __forceinline__ void store_tile(const strata__few_dense_args &args,
-                                           const strata__few_part &part, const uint8_t *stages,
+                                           const strata__few_part &part, const float *sums,
                                            uint32_t first)
 {
+    uint32_t halves = halves_of(args.rows);
     for (uint32_t i = threadIdx.x; i < TILE * args.rows; i += blockDim.x) {
         uint32_t row = i / TILE, at = i % TILE, output = first + at;
         if (output >= part.outputs)
             continue;
         float y = 0.0f;
         for (uint32_t w = 0; w < args.cut.warps; w++)
-            y += left_by(args, stages, w, row / COLUMNS)[row % COLUMNS * TILE + at];
+            y += sums[(w * halves + row / COLUMNS) * SUMS + row % COLUMNS * TILE + at];
         if (!args.in)
-            y *= inverse_rms(args, stages, row);
+            y *= inverse_rms(args, sums, row);
         else if (args.in_scale)
             y *= args.in_scale[row];
         y = (y + (part.bias ? part.bias[output] : 0.0f)) * part.alpha *
@@ -58,68 +71,97 @@ __device__ __forceinline__ void store_tile(const strata__few_dense_args &args,
     }
 }
 
+/* The values of up to eight rows of a slice, from halves or from float32. */
+__device__ __forceinline__ float load_rows(const strata__few_dense_args &args, uint32_t half,
+                                           uint32_t slice, uint8_t *staging, uint4 (&b)[STEPS],
+                                           row_facts &facts)
+{
+    uint32_t r = threadIdx.x % 32 / 4, first = half * COLUMNS;
+    uint32_t count = min(COLUMNS, args.rows - first), steps = steps_of(args.inputs, slice);
+    if (args.in) {
+        uint64_t start = (uint64_t)(first + min(r, count - 1)) * args.inputs;
+        load_halves(b, args.in + start, slice, steps, r < count);
+        return 1.0f;
+    }
+    clear(b);
+    for (uint32_t n = 0; n < count; n++) {
+        stage_row(staging, n, args.x + (uint64_t)(first + n) * args.inputs, args.gain, slice, steps,
+                  facts);
+        if (n % STAGED_ROWS == STAGED_ROWS - 1 || n + 1 == count)
+            load_staged(b, staging, n);
+    }
+    return facts.scale;
+}
+
 /* Grid: tiles of all parts. */
 template <int FORMAT>
 __global__ void __maxnreg__(FEW_REGISTERS)
     few_dense(const __grid_constant__ strata__few_dense_args args)
 {
-    extern __shared__ __align__(16) uint8_t stages[];
-    __shared__ __align__(16) uint4 grid[codebook<FORMAT>::WORDS];
+    extern __shared__ __align__(16) uint8_t memory[];
+    __shared__ __align__(16) unit_books<FORMAT> books;
     const strata__few_part &part = part_of(args, blockIdx.x);
-    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, warps = args.cut.warps;
-    uint8_t *stage = stages + warp * args.cut.stages * staged<FORMAT>::STAGE;
-    tile_rows rows = {part.weights, part.weights + (uint64_t)part.outputs * args.row_bytes,
-                      (blockIdx.x - part.first_tile) * TILE, part.outputs - 1, args.row_bytes};
+    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, halves = halves_of(args.rows);
+    float *sums = reinterpret_cast<float *>(memory);
+    uint8_t *rows = memory + sums_bytes(args.cut.warps, args.rows);
+    uint8_t *stages = rows + (args.in ? 0 : args.cut.warps * rows_bytes(args.rows));
+    rows += warp * rows_bytes(args.rows);
+    uint32_t first_tile = blockIdx.x - part.first_tile;
+    weight_tile tile = tile_of(part.weights, args.row_bytes, part.outputs, first_tile);
     let_next_start();
-    for (uint32_t i = 0; i < 2; i++) {
-        uint32_t slice = warp + i * warps;
-        if (slice < args.cut.slices)
-            copy_slice<FORMAT>(stage + i * staged<FORMAT>::STAGE, rows, slice,
-                               bytes_of<FORMAT>(args.row_bytes, slice));
+    for (uint32_t chunk = 0; chunk < 2; chunk++) {
+        if (chunk < args.cut.chunks)
+            copy_weights<FORMAT>(stages + chunk * args.cut.stage_bytes, tile, args.cut, chunk,
+                                 threadIdx.x, blockDim.x);
         copy_async_commit();
     }
-    codebook<FORMAT>::load(grid);
+    books.load();
     wait_for_earlier();
-    float sum[HALVES][4] = {}, squares[HALVES] = {};
-    uint32_t used = 0;
-    for (uint32_t slice = warp; slice < args.cut.slices; slice += warps, used ^= 1) {
-        uint8_t *own = stage + used * staged<FORMAT>::STAGE;
-        uint32_t steps = steps_of(args.inputs, slice);
+    float sum[HALVES][4] = {};
+    row_facts facts[HALVES] = {};
+    for (uint32_t chunk = 0; chunk < args.cut.chunks; chunk++) {
+        uint8_t *stage = stages + chunk % 2 * args.cut.stage_bytes;
+        bool ready = false;
+        for (uint32_t slice = chunk * args.cut.chunk + warp; slice < chunk_end(args.cut, chunk);
+             slice += args.cut.warps)
 #pragma unroll
-        for (uint32_t half = 0; half < HALVES; half++) {
-            if (half * COLUMNS >= args.rows)
-                break;
-            uint32_t row = half * COLUMNS + r;
-            bool valid = row < args.rows;
-            uint64_t start = (uint64_t)(valid ? row : 0) * args.inputs;
-            uint4 b[STEPS];
-            float scale = 1.0f, sliced[4] = {};
-            if (args.in)
-                load_halves(b, args.in + start, slice, steps, valid);
-            else
-                scale =
-                    load_scaled(b, args.x + start, args.gain, slice, steps, valid, squares[half]);
+            for (uint32_t half = 0; half < HALVES; half++) {
+                if (half >= halves)
+                    break;
+                uint4 b[STEPS];
+                float sliced[4] = {};
+                float scale = load_rows(args, half, slice, rows, b, facts[half]);
+                if (!ready) {
+                    copy_async_wait<1>();
+                    __syncthreads();
+                    ready = true;
+                }
+                multiply_slice<FORMAT>(sliced, staged_row<FORMAT>(stage, tile, args.cut, slice, r),
+                                       staged_row<FORMAT>(stage, tile, args.cut, slice, r + 8),
+                                       books, b, steps_of(args.inputs, slice));
+                add_slice(sum[half], sliced, scale);
+            }
+        if (!ready) {
             copy_async_wait<1>();
-            __syncwarp();
-            multiply_slice<FORMAT>(sliced, staged_row<FORMAT>(own, rows, slice, r),
-                                   staged_row<FORMAT>(own, rows, slice, r + 8), grid, b, steps);
-            add_slice(sum[half], sliced, scale);
+            __syncthreads();
         }
-        __syncwarp();
-        uint32_t next = slice + 2 * warps;
-        if (next < args.cut.slices)
-            copy_slice<FORMAT>(own, rows, next, bytes_of<FORMAT>(args.row_bytes, next));
+        if (chunk + 2 < args.cut.chunks) {
+            __syncthreads();
+            copy_weights<FORMAT>(stage, tile, args.cut, chunk + 2, threadIdx.x, blockDim.x);
+        }
         copy_async_commit();
     }
 #pragma unroll
     for (uint32_t half = 0; half < HALVES; half++) {
-        float *left = reinterpret_cast<float *>(stage) + half * SUMS;
+        if (half >= halves)
+            break;
+        float *left = sums + (warp * halves + half) * SUMS;
         leave_sums(left, sum[half]);
-        if (threadIdx.x % 4 == 0)
-            left[COLUMNS * TILE + r] = squares[half];
+        if (threadIdx.x % 32 < COLUMNS)
+            left[COLUMNS * TILE + threadIdx.x % 32] = facts[half].squares;
     }
     __syncthreads();
-    store_tile(args, part, stages, rows.first);
+    store_tile(args, part, sums, first_tile * TILE);
 }
 
 typedef void (*dense_kernel)(strata__few_dense_args);
@@ -137,12 +179,12 @@ dense_kernel kernel_of(uint32_t format)
     }
 }
 
-strata__few_cut cut_for(uint32_t format, uint32_t inputs)
+strata__few_cut cut_for(uint32_t format, uint32_t inputs, uint32_t row_bytes, uint32_t limit)
 {
     switch (format) {
 #define STRATA__CASE(f)                                                                            \
     case f:                                                                                        \
-        return cut_of<f>(inputs, 1);
+        return cut_of<f>(inputs, row_bytes, 1, limit);
         STRATA__FOR_EACH_UNIT_FORMAT(STRATA__CASE)
 #undef STRATA__CASE
     default:
@@ -152,15 +194,14 @@ strata__few_cut cut_for(uint32_t format, uint32_t inputs)
 
 } /* namespace */
 
-strata_status strata__few_dense_load(void)
+strata_status strata__few_dense_load(const strata__cuda_state *state)
 {
     const void *kernels[] = {
 #define STRATA__KERNEL(f) reinterpret_cast<const void *>(few_dense<f>),
         STRATA__FOR_EACH_UNIT_FORMAT(STRATA__KERNEL)
 #undef STRATA__KERNEL
     };
-    return strata__cuda_load_kernels(kernels, sizeof kernels / sizeof kernels[0],
-                                     STRATA__FEW_STAGED_LIMIT);
+    return strata__few_load_kernels(state, kernels, sizeof kernels / sizeof kernels[0]);
 }
 
 strata_status strata__few_dense(const strata__cuda_state *state, cudaStream_t stream,
@@ -168,13 +209,17 @@ strata_status strata__few_dense(const strata__cuda_state *state, cudaStream_t st
 {
     const strata__format_info *info = strata__format_find(format);
     uint32_t tiles = 0;
-    args->cut = cut_for(format, args->inputs);
     args->row_bytes = args->inputs / info->block_values * info->block_bytes;
+    args->cut =
+        cut_for(format, args->inputs, args->row_bytes, args->in ? HALVES_LIMIT : FLOATS_LIMIT);
     for (uint32_t p = 0; p < args->parts; p++) {
         args->part[p].first_tile = tiles;
         tiles += (args->part[p].outputs + TILE - 1) / TILE;
     }
-    return launch_overlapped(state, stream, kernel_of(format), dim3(tiles), args->cut.warps * 32,
-                             args->cut.warps * args->cut.stages * args->cut.stage_bytes, *args,
-                             "multiplying few rows");
+    uint32_t warps = args->cut.warps;
+    uint32_t bytes = sums_bytes(warps, args->rows) +
+                     (args->in ? 0 : warps * rows_bytes(args->rows)) +
+                     (args->cut.chunks < 2 ? 1 : 2) * args->cut.stage_bytes;
+    return launch_overlapped(state, stream, kernel_of(format), dim3(tiles), warps * 32, bytes,
+                             *args, "multiplying few rows");
 }

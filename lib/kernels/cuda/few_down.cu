@@ -9,16 +9,12 @@
 namespace
 {
 
-/* SHARED_LIMIT: with the rest of a block every supported device has it; more only adds experts that
- * are multiplied side by side. */
-constexpr uint32_t MAX_WARPS = 24, MAX_PAIRS = STRATA__FEW_MAX_PAIRS, SHARED_LIMIT = 72 * 1024,
-                   SHARED_REST = 27 * 1024, SHARED_MOST = 128 * 1024;
-
-uint32_t shared_bytes_of(uint64_t device_bytes)
-{
-    uint64_t left = device_bytes > SHARED_REST ? device_bytes - SHARED_REST : 0;
-    return left > SHARED_MOST ? SHARED_MOST : left < SHARED_LIMIT ? SHARED_LIMIT : (uint32_t)left;
-}
+/*
+ * WEIGHTS_LIMIT: of an expert, so that one fits in 99 KiB with all that is beside it; a device with
+ * more multiplies more experts side by side, for which there are named barriers.
+ */
+constexpr uint32_t MAX_WARPS = 24, MAX_PAIRS = STRATA__FEW_MAX_PAIRS, MAX_GROUPS = 15,
+                   WEIGHTS_LIMIT = 40 * 1024, SHARED_MOST = 160 * 1024, SHARED_KEPT = 24 * 1024;
 
 /* The experts with rows, in ascending order, and where each pair's rows are. */
 struct routing {
@@ -68,63 +64,89 @@ __device__ __forceinline__ void read_routing(const strata__few_down_args &args, 
     __syncthreads();
 }
 
-/* A slice of an expert of the list, as the warp's stage number `used` holds it. */
+/* Item i of a group of warps: the chunks of its expert of this round, then of the next. */
 struct work_item {
-    uint32_t place, slice;
+    uint32_t place; /* of the expert in the list */
+    uint32_t chunk;
 };
 
-/* Item i of a warp: its slices of its expert of this round, then those of the next round. */
 __device__ __forceinline__ bool item_of(const strata__few_down_args &args, const routing &found,
-                                        uint32_t i, work_item &item)
+                                        uint32_t group, uint32_t i, work_item &item)
 {
-    uint32_t warp = threadIdx.x / 32, share = warp % args.cut.warps;
-    uint32_t each = (args.cut.slices - share + args.cut.warps - 1) / args.cut.warps;
-    item.place = warp / args.cut.warps + i / each * args.at_once;
-    item.slice = share + i % each * args.cut.warps;
+    item.place = group + i / args.cut.chunks * args.at_once;
+    item.chunk = i % args.cut.chunks;
     return item.place < found.count;
 }
 
-__device__ __forceinline__ tile_rows rows_of(const strata__few_down_args &args,
-                                             const routing &found, const work_item &item)
+__device__ __forceinline__ weight_tile tile_of_item(const strata__few_down_args &args,
+                                                    const routing &found, const work_item &item)
 {
-    const uint8_t *weights = static_cast<const uint8_t *>(args.blobs[found.expert[item.place]]);
-    return {weights, weights + (uint64_t)args.outputs * args.row_bytes, blockIdx.x * TILE,
-            args.outputs - 1, args.row_bytes};
+    return tile_of(args.blobs[found.expert[item.place]], args.row_bytes, args.outputs, blockIdx.x);
 }
 
 template <int FORMAT>
 __device__ __forceinline__ void copy_item(const strata__few_down_args &args, const routing &found,
-                                          uint32_t i, uint8_t *stage)
+                                          uint32_t group, uint32_t i, uint8_t *stages)
 {
+    uint32_t threads = args.cut.warps * 32;
     work_item item;
-    if (item_of(args, found, i, item))
-        copy_slice<FORMAT>(stage, rows_of(args, found, item), item.slice,
-                           bytes_of<FORMAT>(args.row_bytes, item.slice));
+    if (item_of(args, found, group, i, item))
+        copy_weights<FORMAT>(stages + i % 2 * args.cut.stage_bytes, tile_of_item(args, found, item),
+                             args.cut, item.chunk, threadIdx.x % threads, threads);
     copy_async_commit();
 }
 
-/* Adds the product of an item to the sums of its rows. */
+/* Of the warps that share an expert. */
+__device__ __forceinline__ void group_barrier(uint32_t group, uint32_t warps)
+{
+    if (warps == 1)
+        __syncwarp();
+    else
+        asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "r"(warps * 32) : "memory");
+}
+
+/* Adds the product of the warp's slices of an item to the sums of its rows. */
 template <int FORMAT>
 __device__ __forceinline__ void
 multiply_item(const strata__few_down_args &args, const routing &found, const work_item &item,
-              const uint8_t *stage, const void *grid, float (&sum)[HALVES][4])
+              uint8_t *rows, const uint8_t *stage, const unit_books<FORMAT> &books,
+              float (&sum)[HALVES][4])
 {
-    uint32_t r = threadIdx.x % 32 / 4, steps = steps_of(args.inputs, item.slice);
+    uint32_t r = threadIdx.x % 32 / 4, warp = threadIdx.x / 32, warps = args.cut.warps;
     uint32_t first = found.first[item.place], count = found.first[item.place + 1] - first;
-    tile_rows rows = rows_of(args, found, item);
+    weight_tile tile = tile_of_item(args, found, item);
+    bool ready = false;
+    for (uint32_t slice = item.chunk * args.cut.chunk + warp % warps;
+         slice < chunk_end(args.cut, item.chunk); slice += warps)
 #pragma unroll
-    for (uint32_t half = 0; half < HALVES; half++) {
-        if (half * COLUMNS >= count)
-            break;
-        uint32_t row = half * COLUMNS + r;
-        bool valid = row < count;
-        uint4 b[STEPS];
-        float sliced[4] = {}, squares = 0.0f;
-        float scale = load_scaled(b, args.h + (uint64_t)(first + (valid ? row : 0)) * args.inputs,
-                                  nullptr, item.slice, steps, valid, squares);
-        multiply_slice<FORMAT>(sliced, staged_row<FORMAT>(stage, rows, item.slice, r),
-                               staged_row<FORMAT>(stage, rows, item.slice, r + 8), grid, b, steps);
-        add_slice(sum[half], sliced, scale);
+        for (uint32_t half = 0; half < HALVES; half++) {
+            if (half * COLUMNS >= count)
+                break;
+            uint32_t own = min(COLUMNS, count - half * COLUMNS);
+            uint32_t steps = steps_of(args.inputs, slice);
+            const float *h = args.h + (uint64_t)(first + half * COLUMNS) * args.inputs;
+            uint4 b[STEPS];
+            float sliced[4] = {};
+            row_facts facts = {};
+            clear(b);
+            for (uint32_t n = 0; n < own; n++) {
+                stage_row(rows, n, h + (uint64_t)n * args.inputs, nullptr, slice, steps, facts);
+                if (n % STAGED_ROWS == STAGED_ROWS - 1 || n + 1 == own)
+                    load_staged(b, rows, n);
+            }
+            if (!ready) {
+                copy_async_wait<1>();
+                group_barrier(warp / warps, warps);
+                ready = true;
+            }
+            multiply_slice<FORMAT>(sliced, staged_row<FORMAT>(stage, tile, args.cut, slice, r),
+                                   staged_row<FORMAT>(stage, tile, args.cut, slice, r + 8), books,
+                                   b, steps);
+            add_slice(sum[half], sliced, facts.scale);
+        }
+    if (!ready) {
+        copy_async_wait<1>();
+        group_barrier(warp / warps, warps);
     }
 }
 
@@ -175,32 +197,32 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     few_down(const __grid_constant__ strata__few_down_args args)
 {
     extern __shared__ __align__(16) uint8_t memory[];
-    __shared__ __align__(16) uint4 grid[codebook<FORMAT>::WORDS];
+    __shared__ __align__(16) unit_books<FORMAT> books;
     __shared__ routing found;
     __shared__ uint8_t next[TILE * STRATA__FEW_ROWS];
-    uint32_t warp = threadIdx.x / 32;
+    uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32, group = warp / args.cut.warps;
     float *sums = reinterpret_cast<float *>(memory);
-    uint8_t *stage =
-        memory + blockDim.x / 32 * HALVES * SUMS * 4 + warp * 2 * staged<FORMAT>::STAGE;
+    uint8_t *rows = memory + warps * HALVES * SUMS * 4 + warp * STAGED_ROWS * ROW_BYTES;
+    uint8_t *stages = memory + warps * (HALVES * SUMS * 4 + STAGED_ROWS * ROW_BYTES) +
+                      group * 2 * args.cut.stage_bytes;
     let_next_start();
     for (uint32_t i = threadIdx.x; i < TILE * STRATA__FEW_ROWS; i += blockDim.x)
         next[i] = 0;
-    codebook<FORMAT>::load(grid);
+    books.load();
     wait_for_earlier();
     read_routing(args, found);
-    copy_item<FORMAT>(args, found, 0, stage);
-    copy_item<FORMAT>(args, found, 1, stage + staged<FORMAT>::STAGE);
+    copy_item<FORMAT>(args, found, group, 0, stages);
+    copy_item<FORMAT>(args, found, group, 1, stages);
     uint32_t i = 0;
     for (uint32_t base = 0; base < found.count; base += args.at_once) {
         float sum[HALVES][4] = {};
         work_item item;
-        for (; item_of(args, found, i, item) && item.place < base + args.at_once; i++) {
-            uint8_t *own = stage + i % 2 * staged<FORMAT>::STAGE;
-            copy_async_wait<1>();
-            __syncwarp();
-            multiply_item<FORMAT>(args, found, item, own, grid, sum);
-            __syncwarp();
-            copy_item<FORMAT>(args, found, i + 2, own);
+        for (uint32_t chunk = 0; chunk < args.cut.chunks; chunk++, i++) {
+            if (item_of(args, found, group, i, item))
+                multiply_item<FORMAT>(args, found, item, rows,
+                                      stages + i % 2 * args.cut.stage_bytes, books, sum);
+            group_barrier(group, args.cut.warps);
+            copy_item<FORMAT>(args, found, group, i + 2, stages);
         }
 #pragma unroll
         for (uint32_t half = 0; half < HALVES; half++)
@@ -227,12 +249,12 @@ down_kernel kernel_of(uint32_t format)
     }
 }
 
-strata__few_cut cut_for(uint32_t format, uint32_t inputs)
+strata__few_cut cut_for(uint32_t format, uint32_t inputs, uint32_t row_bytes)
 {
     switch (format) {
 #define STRATA__CASE(f)                                                                            \
     case f:                                                                                        \
-        return cut_of<f>(inputs, 2);
+        return cut_of<f>(inputs, row_bytes, 1, WEIGHTS_LIMIT);
         STRATA__FOR_EACH_UNIT_FORMAT(STRATA__CASE)
 #undef STRATA__CASE
     default:
@@ -249,26 +271,24 @@ strata_status strata__few_down_load(const strata__cuda_state *state)
         STRATA__FOR_EACH_UNIT_FORMAT(STRATA__KERNEL)
 #undef STRATA__KERNEL
     };
-    return strata__cuda_load_kernels(kernels, sizeof kernels / sizeof kernels[0],
-                                     shared_bytes_of(state->shared_memory_bytes));
+    return strata__few_load_kernels(state, kernels, sizeof kernels / sizeof kernels[0]);
 }
 
 strata_status strata__few_down(const strata__cuda_state *state, cudaStream_t stream,
                                uint32_t format, strata__few_down_args *args)
 {
     const strata__format_info *info = strata__format_find(format);
-    args->cut = cut_for(format, args->inputs);
     args->row_bytes = args->inputs / info->block_values * info->block_bytes;
-    uint32_t warp_bytes = HALVES * SUMS * 4 + 2 * args->cut.stage_bytes;
-    uint32_t most = shared_bytes_of(state->shared_memory_bytes) / warp_bytes;
-    /* Fewer warps than the cut asks for, where shared memory has no room for their stages. */
-    if (args->cut.warps > SHARED_LIMIT / warp_bytes)
-        args->cut.warps = SHARED_LIMIT / warp_bytes;
-    args->at_once = (most < MAX_WARPS ? most : MAX_WARPS) / args->cut.warps;
-    if (args->at_once > args->rows * args->top_k)
-        args->at_once = args->rows * args->top_k;
-    uint32_t warps = args->at_once * args->cut.warps;
+    args->cut = cut_for(format, args->inputs, args->row_bytes);
+    uint32_t each =
+        args->cut.warps * (HALVES * SUMS * 4 + STAGED_ROWS * ROW_BYTES) + 2 * args->cut.stage_bytes;
+    uint64_t room = state->shared_memory_bytes - SHARED_KEPT;
+    uint32_t most = (uint32_t)(room < SHARED_MOST ? room : SHARED_MOST) / each;
+    uint32_t limits[] = {MAX_WARPS / args->cut.warps, MAX_GROUPS, args->rows * args->top_k};
+    for (uint32_t limit : limits)
+        most = limit < most ? limit : most;
+    args->at_once = most;
     dim3 grid((args->outputs + TILE - 1) / TILE);
-    return launch_overlapped(state, stream, kernel_of(format), grid, warps * 32, warps * warp_bytes,
-                             *args, "multiplying down of few rows");
+    return launch_overlapped(state, stream, kernel_of(format), grid, most * args->cut.warps * 32,
+                             most * each, *args, "multiplying down of few rows");
 }

@@ -9,6 +9,9 @@
 namespace
 {
 
+/* Of both matrices' weights, so that the sums fit beside them in 99 KiB. */
+constexpr uint32_t WEIGHTS_LIMIT = 48 * 1024;
+
 struct found_expert {
     uint32_t expert, rows; /* rows 0: the block has nothing to do */
 };
@@ -28,21 +31,19 @@ __device__ __forceinline__ void find_expert(const strata__few_gate_up_args &args
     __syncthreads();
 }
 
-/* What a warp leaves: [matrix][half] of SUMS floats. */
-__device__ __forceinline__ float sum_of(const strata__few_gate_up_args &args, const uint8_t *stages,
+/* What the warps leave: [warp][matrix][half] of SUMS floats. */
+__device__ __forceinline__ float sum_of(const strata__few_gate_up_args &args, const float *sums,
                                         uint32_t matrix, uint32_t row, uint32_t at)
 {
-    uint32_t place = (matrix * HALVES + row / COLUMNS) * SUMS + row % COLUMNS * TILE + at;
+    const float *from = sums + (matrix * HALVES + row / COLUMNS) * SUMS + row % COLUMNS * TILE + at;
     float y = 0.0f;
     for (uint32_t w = 0; w < args.cut.warps; w++)
-        y += reinterpret_cast<const float *>(stages +
-                                             w * args.cut.stages * 2 * args.cut.stage_bytes)[place];
+        y += from[w * 2 * HALVES * SUMS];
     return y;
 }
 
-__device__ __forceinline__ void store_tile(const strata__few_gate_up_args &args,
-                                           const uint8_t *stages, const found_expert &found,
-                                           uint32_t pair, uint32_t first)
+__device__ __forceinline__ void store_tile(const strata__few_gate_up_args &args, const float *sums,
+                                           const found_expert &found, uint32_t pair, uint32_t first)
 {
     for (uint32_t i = threadIdx.x; i < TILE * found.rows; i += blockDim.x) {
         uint32_t row = i / TILE, at = i % TILE, output = first + at;
@@ -50,8 +51,8 @@ __device__ __forceinline__ void store_tile(const strata__few_gate_up_args &args,
             continue;
         uint64_t bias = (uint64_t)found.expert * args.outputs + output;
         float scale = args.in_scale ? args.in_scale[args.sorted_row[pair + row]] : 1.0f;
-        float gate = sum_of(args, stages, 0, row, at) * scale;
-        float up = sum_of(args, stages, 1, row, at) * scale;
+        float gate = sum_of(args, sums, 0, row, at) * scale;
+        float up = sum_of(args, sums, 1, row, at) * scale;
         gate += args.bias[0] ? args.bias[0][bias] : 0.0f;
         up += args.bias[1] ? args.bias[1][bias] : 0.0f;
         args.h[(uint64_t)(pair + row) * args.outputs + output] =
@@ -59,25 +60,24 @@ __device__ __forceinline__ void store_tile(const strata__few_gate_up_args &args,
     }
 }
 
-/* Begins the copy of a slice of both matrices. */
+/* Begins the copy of a chunk of both matrices, by all threads. */
 template <int FORMAT>
 __device__ __forceinline__ void copy_both(const strata__few_gate_up_args &args, uint8_t *stage,
-                                          const tile_rows (&rows)[2], uint32_t slice)
+                                          const weight_tile &gate, const weight_tile &up,
+                                          uint32_t chunk)
 {
-    if (slice < args.cut.slices) {
-        uint32_t bytes = bytes_of<FORMAT>(args.row_bytes, slice);
-        copy_slice<FORMAT>(stage, rows[0], slice, bytes);
-        copy_slice<FORMAT>(stage + staged<FORMAT>::STAGE, rows[1], slice, bytes);
+    if (chunk < args.cut.chunks) {
+        copy_weights<FORMAT>(stage, gate, args.cut, chunk, threadIdx.x, blockDim.x);
+        copy_weights<FORMAT>(stage + args.cut.stage_bytes, up, args.cut, chunk, threadIdx.x,
+                             blockDim.x);
     }
     copy_async_commit();
 }
 
-__device__ __forceinline__ tile_rows rows_of(const strata__few_gate_up_args &args, uint32_t matrix,
-                                             uint32_t expert)
+__device__ __forceinline__ weight_tile tile_of_expert(const strata__few_gate_up_args &args,
+                                                      const void *const *blobs, uint32_t expert)
 {
-    const uint8_t *weights = static_cast<const uint8_t *>(args.blobs[matrix][expert]);
-    return {weights, weights + (uint64_t)args.outputs * args.row_bytes, blockIdx.x * TILE,
-            args.outputs - 1, args.row_bytes};
+    return tile_of(blobs[expert], args.row_bytes, args.outputs, blockIdx.x);
 }
 
 /* Grid: tiles, pairs. */
@@ -85,52 +85,64 @@ template <int FORMAT>
 __global__ void __maxnreg__(FEW_REGISTERS)
     few_gate_up(const __grid_constant__ strata__few_gate_up_args args)
 {
-    using form = staged<FORMAT>;
-    extern __shared__ __align__(16) uint8_t stages[];
-    __shared__ __align__(16) uint4 grid[codebook<FORMAT>::WORDS];
+    extern __shared__ __align__(16) uint8_t memory[];
+    __shared__ __align__(16) unit_books<FORMAT> books;
     __shared__ found_expert found;
     uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, pair = blockIdx.y;
+    float *sums = reinterpret_cast<float *>(memory);
+    uint8_t *stages = memory + args.cut.warps * 2 * HALVES * SUMS * 4;
     let_next_start();
-    codebook<FORMAT>::load(grid);
+    books.load();
     wait_for_earlier();
     find_expert(args, pair, found);
     if (found.rows == 0)
         return;
-    uint8_t *stage = stages + warp * args.cut.stages * 2 * form::STAGE;
-    const tile_rows rows[2] = {rows_of(args, 0, found.expert), rows_of(args, 1, found.expert)};
-    copy_both<FORMAT>(args, stage, rows, warp);
-    copy_both<FORMAT>(args, stage + 2 * form::STAGE, rows, warp + args.cut.warps);
+    weight_tile gate = tile_of_expert(args, args.blobs[0], found.expert);
+    weight_tile up = tile_of_expert(args, args.blobs[1], found.expert);
+    copy_both<FORMAT>(args, stages, gate, up, 0);
+    copy_both<FORMAT>(args, stages + 2 * args.cut.stage_bytes, gate, up, 1);
     float sum[2][HALVES][4] = {};
-    uint32_t used = 0;
-    for (uint32_t slice = warp; slice < args.cut.slices; slice += args.cut.warps, used ^= 1) {
-        uint8_t *own = stage + used * 2 * form::STAGE;
-        uint32_t steps = steps_of(args.inputs, slice);
+    for (uint32_t chunk = 0; chunk < args.cut.chunks; chunk++) {
+        uint8_t *stage = stages + chunk % 2 * 2 * args.cut.stage_bytes;
+        bool ready = false;
+        for (uint32_t slice = chunk * args.cut.chunk + warp; slice < chunk_end(args.cut, chunk);
+             slice += args.cut.warps)
 #pragma unroll
-        for (uint32_t half = 0; half < HALVES; half++) {
-            if (half * COLUMNS >= found.rows)
-                break;
-            uint32_t row = half * COLUMNS + r;
-            bool valid = row < found.rows;
-            uint64_t start = valid ? (uint64_t)args.sorted_row[pair + row] * args.inputs : 0;
-            uint4 b[STEPS];
-            load_halves(b, args.in + start, slice, steps, valid);
-            copy_async_wait<1>();
-            __syncwarp();
-#pragma unroll
-            for (uint32_t m = 0; m < 2; m++)
+            for (uint32_t half = 0; half < HALVES; half++) {
+                if (half * COLUMNS >= found.rows)
+                    break;
+                uint32_t row = half * COLUMNS + r, steps = steps_of(args.inputs, slice);
+                bool valid = row < found.rows;
+                uint64_t start = valid ? (uint64_t)args.sorted_row[pair + row] * args.inputs : 0;
+                uint4 b[STEPS];
+                load_halves(b, args.in + start, slice, steps, valid);
+                if (!ready) {
+                    copy_async_wait<1>();
+                    __syncthreads();
+                    ready = true;
+                }
                 multiply_slice<FORMAT>(
-                    sum[m][half], staged_row<FORMAT>(own + m * form::STAGE, rows[m], slice, r),
-                    staged_row<FORMAT>(own + m * form::STAGE, rows[m], slice, r + 8), grid, b,
-                    steps);
+                    sum[0][half], staged_row<FORMAT>(stage, gate, args.cut, slice, r),
+                    staged_row<FORMAT>(stage, gate, args.cut, slice, r + 8), books, b, steps);
+                stage += args.cut.stage_bytes;
+                multiply_slice<FORMAT>(
+                    sum[1][half], staged_row<FORMAT>(stage, up, args.cut, slice, r),
+                    staged_row<FORMAT>(stage, up, args.cut, slice, r + 8), books, b, steps);
+                stage -= args.cut.stage_bytes;
+            }
+        if (!ready) {
+            copy_async_wait<1>();
+            __syncthreads();
         }
-        __syncwarp();
-        copy_both<FORMAT>(args, own, rows, slice + 2 * args.cut.warps);
+        if (chunk + 2 < args.cut.chunks)
+            __syncthreads();
+        copy_both<FORMAT>(args, stage, gate, up, chunk + 2);
     }
 #pragma unroll
     for (uint32_t i = 0; i < 2 * HALVES; i++)
-        leave_sums(reinterpret_cast<float *>(stage) + i * SUMS, sum[i / HALVES][i % HALVES]);
+        leave_sums(sums + (warp * 2 * HALVES + i) * SUMS, sum[i / HALVES][i % HALVES]);
     __syncthreads();
-    store_tile(args, stages, found, pair, blockIdx.x * TILE);
+    store_tile(args, sums, found, pair, blockIdx.x * TILE);
 }
 
 typedef void (*gate_up_kernel)(strata__few_gate_up_args);
@@ -148,12 +160,12 @@ gate_up_kernel kernel_of(uint32_t format)
     }
 }
 
-strata__few_cut cut_for(uint32_t format, uint32_t inputs)
+strata__few_cut cut_for(uint32_t format, uint32_t inputs, uint32_t row_bytes)
 {
     switch (format) {
 #define STRATA__CASE(f)                                                                            \
     case f:                                                                                        \
-        return cut_of<f>(inputs, 2);
+        return cut_of<f>(inputs, row_bytes, 2, WEIGHTS_LIMIT);
         STRATA__FOR_EACH_UNIT_FORMAT(STRATA__CASE)
 #undef STRATA__CASE
     default:
@@ -163,25 +175,26 @@ strata__few_cut cut_for(uint32_t format, uint32_t inputs)
 
 } /* namespace */
 
-strata_status strata__few_gate_up_load(void)
+strata_status strata__few_gate_up_load(const strata__cuda_state *state)
 {
     const void *kernels[] = {
 #define STRATA__KERNEL(f) reinterpret_cast<const void *>(few_gate_up<f>),
         STRATA__FOR_EACH_UNIT_FORMAT(STRATA__KERNEL)
 #undef STRATA__KERNEL
     };
-    return strata__cuda_load_kernels(kernels, sizeof kernels / sizeof kernels[0],
-                                     STRATA__FEW_STAGED_LIMIT);
+    return strata__few_load_kernels(state, kernels, sizeof kernels / sizeof kernels[0]);
 }
 
 strata_status strata__few_gate_up(const strata__cuda_state *state, cudaStream_t stream,
                                   uint32_t format, uint32_t pairs, strata__few_gate_up_args *args)
 {
     const strata__format_info *info = strata__format_find(format);
-    args->cut = cut_for(format, args->inputs);
     args->row_bytes = args->inputs / info->block_values * info->block_bytes;
+    args->cut = cut_for(format, args->inputs, args->row_bytes);
+    uint32_t warps = args->cut.warps;
+    uint32_t bytes =
+        warps * 2 * HALVES * SUMS * 4 + 2 * (args->cut.chunks < 2 ? 1 : 2) * args->cut.stage_bytes;
     dim3 grid((args->outputs + TILE - 1) / TILE, pairs);
-    return launch_overlapped(state, stream, kernel_of(format), grid, args->cut.warps * 32,
-                             2 * args->cut.warps * args->cut.stages * args->cut.stage_bytes, *args,
+    return launch_overlapped(state, stream, kernel_of(format), grid, warps * 32, bytes, *args,
                              "multiplying gate and up of few rows");
 }

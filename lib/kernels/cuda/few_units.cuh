@@ -74,11 +74,13 @@ static __device__ __forceinline__ float staged_half(const uint8_t *p)
     return float_of_half(staged_u16(p));
 }
 
+/* Words at anchor + offset, a multiple of four, so that steps share what depends on the anchor. */
 template <int COUNT>
-static __device__ __forceinline__ void staged_words(const uint8_t *p, uint32_t (&words)[COUNT])
+static __device__ __forceinline__ void staged_words(const uint8_t *anchor, uint32_t offset,
+                                                    uint32_t (&words)[COUNT])
 {
-    uint32_t misplaced = (uint32_t) reinterpret_cast<uintptr_t>(p) & 3, shift = misplaced * 8;
-    const uint32_t *from = reinterpret_cast<const uint32_t *>(p - misplaced);
+    uint32_t misplaced = (uint32_t) reinterpret_cast<uintptr_t>(anchor) & 3, shift = misplaced * 8;
+    const uint32_t *from = reinterpret_cast<const uint32_t *>(anchor - misplaced + offset);
     uint32_t last = from[0];
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
@@ -88,10 +90,10 @@ static __device__ __forceinline__ void staged_words(const uint8_t *p, uint32_t (
     }
 }
 
-static __device__ __forceinline__ code8 staged_code8(const uint8_t *p)
+static __device__ __forceinline__ code8 staged_code8(const uint8_t *anchor, uint32_t offset)
 {
     uint32_t words[2];
-    staged_words<2>(p, words);
+    staged_words<2>(anchor, offset, words);
     return {words[0], words[1]};
 }
 
@@ -105,6 +107,13 @@ static __device__ __forceinline__ uint32_t multiply_halves(uint32_t a, uint32_t 
 {
     __half2 c = __hmul2(*reinterpret_cast<__half2 *>(&a), *reinterpret_cast<__half2 *>(&b));
     return *reinterpret_cast<uint32_t *>(&c);
+}
+
+static __device__ __forceinline__ uint32_t multiply_add_halves(uint32_t a, uint32_t b, uint32_t c)
+{
+    __half2 d = __hfma2(*reinterpret_cast<__half2 *>(&a), *reinterpret_cast<__half2 *>(&b),
+                        *reinterpret_cast<__half2 *>(&c));
+    return *reinterpret_cast<uint32_t *>(&d);
 }
 
 /* The half of an integer below 1024, twice. */
@@ -123,42 +132,81 @@ static __device__ __forceinline__ void code_units(code8 codes, uint32_t bias, ui
     v[3] = subtract_halves(__byte_perm(codes.high, 0x64646464u, 0x4342), shift);
 }
 
-static __device__ __forceinline__ void scale_units(uint32_t factor, uint32_t (&v)[4])
+/* 2 n + 1, twice: 2 (1024 + n) - 2047, of which only the result is rounded. */
+static __device__ __forceinline__ uint32_t twice_odd(uint32_t n)
 {
-    uint32_t both = twice(factor);
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        v[i] = multiply_halves(v[i], both);
+    return multiply_add_halves(n * 0x10001u | 0x64006400u, 0x40004000u, 0xe7ffe7ffu);
+}
+
+/* Bytes times a factor of at most 63: factor (1024 + byte) - 1024 factor, exact alike. */
+static __device__ __forceinline__ void scaled_units(code8 codes, uint32_t factor, uint32_t (&v)[4])
+{
+    uint32_t less = multiply_halves(factor, 0xe400e400u);
+    v[0] = multiply_add_halves(__byte_perm(codes.low, 0x64646464u, 0x4140), factor, less);
+    v[1] = multiply_add_halves(__byte_perm(codes.low, 0x64646464u, 0x4342), factor, less);
+    v[2] = multiply_add_halves(__byte_perm(codes.high, 0x64646464u, 0x4140), factor, less);
+    v[3] = multiply_add_halves(__byte_perm(codes.high, 0x64646464u, 0x4342), factor, less);
+}
+
+/* A sign byte where sign_units() wants its even and its odd bits. */
+static __device__ __forceinline__ uint32_t spread_signs(uint32_t signs)
+{
+    return signs | signs << 15;
 }
 
 /* Negates the values whose bit is set. */
-static __device__ __forceinline__ void sign_units(uint32_t signs, uint32_t (&v)[4])
+static __device__ __forceinline__ void sign_units(uint32_t spread, uint32_t (&v)[4])
 {
-    uint32_t both = signs | signs << 15;
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        v[i] ^= both << (15 - 2 * i) & 0x80008000u;
+        v[i] ^= spread << (15 - 2 * i) & 0x80008000u;
 }
+
+/* What a block of threads keeps near for a format: its codebook, and signs of 7-bit indices. */
+template <int FORMAT> struct unit_books {
+    static constexpr bool SIGNS =
+        FORMAT == STRATA__IQ2_XXS || FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ3_XXS;
+    uint4 grid[codebook<FORMAT>::WORDS];
+    uint32_t signs[SIGNS ? 128 : 1];
+
+    /* All threads of the block; ends with a barrier where there is anything. */
+    __device__ __forceinline__ void load()
+    {
+        if (SIGNS)
+            for (uint32_t i = threadIdx.x; i < 128; i += blockDim.x)
+                signs[i] = spread_signs(sign_byte(i));
+        codebook<FORMAT>::load(grid);
+    }
+};
 
 /* Codes of formats with 32 values a block and those of Q2_0. */
 template <int FORMAT>
-static __device__ __forceinline__ void small_block_units(const uint8_t *block, uint32_t part,
-                                                         unit8 &u)
+static __device__ __forceinline__ void small_block_units(const uint8_t *row, uint32_t step,
+                                                         uint32_t c, unit8 &u)
 {
+    constexpr uint32_t BYTES = block_shape<FORMAT>::BYTES;
+    /* Blocks of an even step lie a multiple of four bytes apart, and those of an odd one. */
+    const uint8_t *anchor = row + step % 2 * BYTES;
+    uint32_t offset = (step - step % 2) * BYTES;
     if constexpr (FORMAT == STRATA__Q8_0) {
-        code8 codes = staged_code8(block + 2 + 8 * part);
+        code8 codes = staged_code8(anchor + 2 + 8 * c, offset);
         code_units({codes.low ^ 0x80808080u, codes.high ^ 0x80808080u}, 128, u.value);
     } else if constexpr (FORMAT == STRATA__Q2_0) {
-        uint32_t word = staged_u16(block + 2 + 2 * part);
+        uint32_t word = staged_u16(row + step / 2 * BYTES + 2 + 2 * (step % 2 * 4 + c));
         code_units({spread_pairs(word), spread_pairs(word >> 8)}, 1, u.value);
     } else {
         constexpr bool OFFSET = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1;
         constexpr bool FIFTH = FORMAT == STRATA__Q5_0 || FORMAT == STRATA__Q5_1;
+        constexpr bool TABLE = FORMAT == STRATA__IQ4_NL || FORMAT == STRATA__MXFP4;
         constexpr uint32_t MASK_AT = FORMAT == STRATA__MXFP4 ? 1 : OFFSET ? 4 : 2;
         constexpr uint32_t CODES_AT = MASK_AT + (FIFTH ? 4 : 0);
-        code8 codes = nibbles_of(staged_code8(block + CODES_AT + 8 * (part & 1)), part >> 1);
+        if (FORMAT == STRATA__MXFP4) {
+            anchor = row + step * BYTES;
+            offset = 0;
+        }
+        code8 codes = nibbles_of(staged_code8(anchor + CODES_AT + 8 * (c & 1), offset), c >> 1);
         if (FIFTH) {
-            uint32_t mask = staged_u8(block + MASK_AT + part);
+            uint32_t mask = staged_u8(anchor + offset + MASK_AT + c);
             codes.low |= spread_fifth_bits(mask);
             codes.high |= spread_fifth_bits(mask >> 4);
         }
@@ -166,7 +214,6 @@ static __device__ __forceinline__ void small_block_units(const uint8_t *block, u
             codes = look_up_iq4(codes);
         if (FORMAT == STRATA__MXFP4)
             codes = look_up_mxfp4(codes);
-        constexpr bool TABLE = FORMAT == STRATA__IQ4_NL || FORMAT == STRATA__MXFP4;
         code_units(codes, TABLE ? 128 : OFFSET ? 0 : FIFTH ? 16 : 8, u.value);
         if (OFFSET)
             u.minimum = 0x3c003c00u;
@@ -194,15 +241,15 @@ static __device__ __forceinline__ void k_units(const uint8_t *block, uint32_t pa
     if constexpr (FORMAT == STRATA__Q2_K) {
         uint32_t packed_at = 16 + 32 * (part / 16) + 8 * (part % 4);
         uint32_t scale = staged_u8(block + part / 2);
-        code_units(pairs_of(staged_code8(block + packed_at), 2 * (part % 16 / 4)), 0, u.value);
-        scale_units(scale & 15, u.value);
+        scaled_units(pairs_of(staged_code8(block, packed_at), 2 * (part % 16 / 4)),
+                     twice(scale & 15), u.value);
         u.minimum = twice(scale >> 4);
     } else if constexpr (FORMAT == STRATA__Q3_K) {
         uint32_t j = part / 4, i = 8 * (part % 4), g = part / 2;
-        code8 codes = pairs_of(staged_code8(block + 32 + 32 * (j / 4) + i), 2 * (j % 4));
+        code8 codes = pairs_of(staged_code8(block, 32 + 32 * (j / 4) + i), 2 * (j % 4));
         uint32_t low = staged_u8(block + 96 + g % 8) >> 4 * (g / 8) & 15;
         uint32_t high = staged_u8(block + 104 + g % 4) >> 2 * (g / 4) & 3;
-        code_units(join(codes, bits_of(staged_code8(block + i), j, 2)), 4, u.value);
+        code_units(join(codes, bits_of(staged_code8(block, i), j, 2)), 4, u.value);
         uint32_t both = subtract_halves((low | high << 4) * 0x10001u | 0x64006400u, 0x64206420u);
 #pragma unroll
         for (int n = 0; n < 4; n++)
@@ -210,8 +257,8 @@ static __device__ __forceinline__ void k_units(const uint8_t *block, uint32_t pa
     } else if constexpr (FORMAT == STRATA__Q6_K) {
         /* 8 * (code / 8) and code % 8 apart, so that both products are exact. */
         uint32_t half = part / 16, j = part % 16 / 4, i = 8 * (part % 4);
-        code8 low = nibbles_of(staged_code8(block + 64 * half + 32 * (j % 2) + i), j / 2);
-        code8 high = pairs_of(staged_code8(block + 128 + 32 * half + i), 2 * j);
+        code8 low = nibbles_of(staged_code8(block, 64 * half + 32 * (j % 2) + i), j / 2);
+        code8 high = pairs_of(staged_code8(block, 128 + 32 * half + i), 2 * j);
         code8 codes = join(low, {high.low << 4, high.high << 4});
         code_units({codes.low & 0x38383838u, codes.high & 0x38383838u}, 32, u.value);
         code_units({codes.low & 0x07070707u, codes.high & 0x07070707u}, 0, u.low);
@@ -225,12 +272,11 @@ static __device__ __forceinline__ void k_units(const uint8_t *block, uint32_t pa
     } else {
         constexpr uint32_t CODES_AT = FORMAT == STRATA__Q4_K ? 16 : 48;
         uint32_t at = CODES_AT + 32 * (part / 8) + 8 * (part % 4), scale, minimum;
-        code8 codes = nibbles_of(staged_code8(block + at), part / 4 & 1);
+        code8 codes = nibbles_of(staged_code8(block, at), part / 4 & 1);
         if (FORMAT == STRATA__Q5_K)
-            codes = join(codes, bits_of(staged_code8(block + 16 + 8 * (part % 4)), part / 4, 4));
+            codes = join(codes, bits_of(staged_code8(block, 16 + 8 * (part % 4)), part / 4, 4));
         staged_scale_minimum(block + 4, part / 4, &scale, &minimum);
-        code_units(codes, 0, u.value);
-        scale_units(scale, u.value);
+        scaled_units(codes, twice(scale), u.value);
         u.minimum = twice(minimum);
     }
 }
@@ -238,41 +284,40 @@ static __device__ __forceinline__ void k_units(const uint8_t *block, uint32_t pa
 /* The IQ formats of 256 values, part 0 to 31. */
 template <int FORMAT>
 static __device__ __forceinline__ void iq_units(const uint8_t *block, uint32_t part,
-                                                const void *grid, unit8 &u)
+                                                const unit_books<FORMAT> &books, unit8 &u)
 {
     if constexpr (FORMAT == STRATA__IQ2_XXS) {
         uint32_t word = staged_u32(block + 2 + 8 * (part / 4) + 4);
-        code_units(grid8(grid, staged_u8(block + 2 + 8 * (part / 4) + part % 4)), 0, u.value);
-        scale_units(2 * (word >> 28) + 1, u.value);
-        sign_units(sign_byte(word >> 7 * (part % 4)), u.value);
+        scaled_units(grid8(books.grid, staged_u8(block + 2 + 8 * (part / 4) + part % 4)),
+                     twice_odd(word >> 28), u.value);
+        sign_units(books.signs[word >> 7 * (part % 4) & 127], u.value);
     } else if constexpr (FORMAT == STRATA__IQ2_XS) {
         uint32_t word = staged_u16(block + 2 + 2 * part);
         uint32_t nibble = staged_u8(block + 66 + part / 4) >> 4 * (part / 2 % 2) & 15;
-        code_units(grid8(grid, word & 511), 0, u.value);
-        scale_units(2 * nibble + 1, u.value);
-        sign_units(sign_byte(word >> 9), u.value);
+        scaled_units(grid8(books.grid, word & 511), twice_odd(nibble), u.value);
+        sign_units(books.signs[word >> 9], u.value);
     } else if constexpr (FORMAT == STRATA__IQ2_S) {
         uint32_t high = staged_u8(block + 66 + part / 4) >> 2 * (part % 4) & 3;
         uint32_t nibble = staged_u8(block + 74 + part / 4) >> 4 * (part / 2 % 2) & 15;
-        code_units(grid8(grid, staged_u8(block + 2 + part) | high << 8), 0, u.value);
-        scale_units(2 * nibble + 1, u.value);
-        sign_units(staged_u8(block + 34 + part), u.value);
+        scaled_units(grid8(books.grid, staged_u8(block + 2 + part) | high << 8), twice_odd(nibble),
+                     u.value);
+        sign_units(spread_signs(staged_u8(block + 34 + part)), u.value);
     } else if constexpr (FORMAT == STRATA__IQ3_XXS) {
         uint32_t indices = staged_u16(block + 2 + 2 * part);
         uint32_t word = staged_u32(block + 66 + 4 * (part / 4));
-        code_units(grid4(grid, indices & 255, indices >> 8), 0, u.value);
-        scale_units(2 * (word >> 28) + 1, u.value);
-        sign_units(sign_byte(word >> 7 * (part % 4)), u.value);
+        scaled_units(grid4(books.grid, indices & 255, indices >> 8), twice_odd(word >> 28),
+                     u.value);
+        sign_units(books.signs[word >> 7 * (part % 4) & 127], u.value);
     } else if constexpr (FORMAT == STRATA__IQ3_S) {
         uint32_t indices = staged_u16(block + 2 + 2 * part);
         uint32_t high = staged_u8(block + 66 + part / 4) >> 2 * (part % 4);
         uint32_t nibble = staged_u8(block + 106 + part / 8) >> 4 * (part / 4 % 2) & 15;
-        code_units(grid4(grid, (indices & 255) | (high & 1) << 8, indices >> 8 | (high & 2) << 7),
-                   0, u.value);
-        scale_units(2 * nibble + 1, u.value);
-        sign_units(staged_u8(block + 74 + part), u.value);
+        scaled_units(
+            grid4(books.grid, (indices & 255) | (high & 1) << 8, indices >> 8 | (high & 2) << 7),
+            twice_odd(nibble), u.value);
+        sign_units(spread_signs(staged_u8(block + 74 + part)), u.value);
     } else if constexpr (FORMAT == STRATA__IQ4_XS) {
-        code8 packed = staged_code8(block + 8 + 16 * (part / 4) + 8 * (part & 1));
+        code8 packed = staged_code8(block, 8 + 16 * (part / 4) + 8 * (part & 1));
         code_units(look_up_iq4(nibbles_of(packed, part >> 1 & 1)), 128, u.value);
     } else {
         /* Codebook bytes are -1, 0 and 1; in eighths they are -9 to 9 with the shift. */
@@ -280,39 +325,41 @@ static __device__ __forceinline__ void iq_units(const uint8_t *block, uint32_t p
         if constexpr (FORMAT == STRATA__IQ1_S) {
             uint32_t word = staged_u16(block + 34 + 2 * (part / 4));
             index = staged_u8(block + 2 + part) | (word >> 3 * (part % 4) & 7) << 8;
-            scale = 2 * (word >> 12 & 7) + 1;
+            scale = word >> 12 & 7;
             negative = word >> 15;
         } else {
             uint32_t g = part / 2, word = staged_u16(block + 48 + 2 * (g / 4));
             uint32_t nibble = staged_u8(block + 32 + g) >> 4 * (part % 2) & 15;
             index = staged_u8(block + part) | (nibble & 7) << 8;
-            scale = 2 * (word >> 3 * (g % 4) & 7) + 1;
+            scale = word >> 3 * (g % 4) & 7;
             negative = nibble >> 3;
         }
-        code8 point = grid8(grid, index);
+        code8 point = grid8(books.grid, index);
         point = {__vadd4(point.low, 0x01010101u) << 3, __vadd4(point.high, 0x01010101u) << 3};
         code_units(point, negative ? 9 : 7, u.value);
-        scale_units(scale, u.value);
+        uint32_t both = twice_odd(scale);
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            u.value[n] = multiply_halves(u.value[n], both);
     }
 }
 
 /* Values 8 * c ... 8 * c + 7 of step `step` (32 values) of a row's slice in shared memory. */
 template <int FORMAT>
 static __device__ __forceinline__ void unit_values(const uint8_t *row, uint32_t step, uint32_t c,
-                                                   const void *grid, unit8 &u)
+                                                   const unit_books<FORMAT> &books, unit8 &u)
 {
-    constexpr uint32_t VALUES = block_shape<FORMAT>::VALUES, BYTES = block_shape<FORMAT>::BYTES;
-    (void)grid;
+    constexpr uint32_t VALUES = block_shape<FORMAT>::VALUES;
+    (void)books;
     if constexpr (FORMAT == STRATA__F16)
-        staged_words<4>(row + 64 * step + 16 * c, u.value);
+        staged_words<4>(row + 16 * c, 64 * step, u.value);
     else if constexpr (VALUES < 256)
-        small_block_units<FORMAT>(row + step / (VALUES / 32) * BYTES, step % (VALUES / 32) * 4 + c,
-                                  u);
+        small_block_units<FORMAT>(row, step, c, u);
     else if constexpr (FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K || FORMAT == STRATA__Q4_K ||
                        FORMAT == STRATA__Q5_K || FORMAT == STRATA__Q6_K)
         k_units<FORMAT>(row, 4 * step + c, u);
     else
-        iq_units<FORMAT>(row, 4 * step + c, grid, u);
+        iq_units<FORMAT>(row, 4 * step + c, books, u);
 }
 
 /* The scale of the values of a step. */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * From projections to queries and cache: clamp, norm of queries and keys, rotary embedding, and the
- * writes. A thread block takes a row, a warp a head at a time with neighbouring values in a lane.
+ * writes. A thread block takes a row, a warp a head at a time with neighbouring values in a lane. Of
+ * few rows two blocks share one, the queries and the rest, with warps for 32 heads.
  */
 #include <cuda_fp16.h>
 
 #include "attention_internal.h"
 #include "launch.cuh"
 
-enum { QKV_WARPS = 8, QKV_THREADS = QKV_WARPS * 32, MAX_HEAD_SIZE = 256 };
+enum { QKV_WARPS = 8, QKV_FEW_WARPS = 32, QKV_FEW_ROWS = 16, MAX_HEAD_SIZE = 256 };
 
 struct row_place {
     uint32_t row;      /* of the tile */
@@ -17,10 +18,10 @@ struct row_place {
 };
 
 struct shared_row {
-    float stage[QKV_WARPS][MAX_HEAD_SIZE];
-    float cosine[MAX_HEAD_SIZE / 2];
-    float sine[MAX_HEAD_SIZE / 2];
-    float partial[2][QKV_WARPS];
+    alignas(16) float cosine[MAX_HEAD_SIZE / 2];
+    alignas(16) float sine[MAX_HEAD_SIZE / 2];
+    float *stage; /* [warps][head size] */
+    float partial[2][QKV_FEW_WARPS];
     uint32_t segment;
 };
 
@@ -139,7 +140,7 @@ static __device__ __forceinline__ void fill_angles(const strata__qkv_args &args,
                                                    shared_row &shared)
 {
     const double turns_a_radian = 0.15915494309189533576888;
-    for (uint32_t i = threadIdx.x; i < args.rope_width / 2; i += QKV_THREADS) {
+    for (uint32_t i = threadIdx.x; i < args.rope_width / 2; i += blockDim.x) {
         double turns = (double)position * (double)args.rope_frequencies[i] * turns_a_radian;
         float sine, cosine;
         sincospif((float)(2.0 * (turns - rint(turns))), &sine, &cosine);
@@ -189,7 +190,7 @@ static __device__ __forceinline__ void rotate_head(float (&x)[N], const strata__
 {
     if (args.rope_style == STRATA__ROPE_NONE || args.rope_width == 0)
         return;
-    float *stage = shared.stage[threadIdx.x >> 5];
+    float *stage = shared.stage + (threadIdx.x >> 5) * 32 * N;
     int first = (int)(threadIdx.x & 31) * N, half = (int)args.rope_width / 2;
     __syncwarp();
     store_values<N>(stage + first, x);
@@ -225,7 +226,7 @@ static __device__ __forceinline__ float row_factor(const float *row, uint32_t he
 {
     uint32_t warp = threadIdx.x >> 5;
     float sum = 0.0f;
-    for (uint32_t head = warp; head < heads; head += QKV_WARPS) {
+    for (uint32_t head = warp; head < heads; head += blockDim.x >> 5) {
         float x[N];
         load_head<N>(x, row + head * 32 * N, args.clamp);
         sum += square_sum<N>(x);
@@ -234,8 +235,7 @@ static __device__ __forceinline__ float row_factor(const float *row, uint32_t he
         partial[warp] = sum;
     __syncthreads();
     sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < QKV_WARPS; i++)
+    for (uint32_t i = 0; i < blockDim.x >> 5; i++)
         sum += partial[i];
     return 1.0f / sqrtf(sum / (float)(heads * 32 * N) + args.eps);
 }
@@ -319,23 +319,36 @@ head_source(const strata__qkv_args &args, uint32_t row, uint32_t task, uint32_t 
     return base + (uint64_t)row * args.qkv_stride + task * head_size;
 }
 
+/* Heads [first, end) of a row, as head_source() counts them. */
+struct head_range {
+    uint32_t first, end;
+};
+
+static __device__ __forceinline__ head_range heads_of_block(const strata__qkv_args &args)
+{
+    uint32_t all = args.heads + 2 * args.kv.kv_heads;
+    if (gridDim.y == 1)
+        return {0, all};
+    return blockIdx.y == 0 ? head_range{0, args.heads} : head_range{args.heads, all};
+}
+
 /*
- * All heads of a row, the next one's values on their way; answers the largest query of this lane.
+ * The heads of a block, the next one's values on their way; answers the largest query of this lane.
  */
 template <int N>
 static __device__ __forceinline__ float
-write_heads(const strata__qkv_args &args, const row_place &place, float (&next)[N], float q_factor,
-            float k_factor, shared_row &shared)
+write_heads(const strata__qkv_args &args, const row_place &place, const head_range &range,
+            float (&next)[N], float q_factor, float k_factor, shared_row &shared)
 {
-    uint32_t heads = args.heads, kv_heads = args.kv.kv_heads, count = heads + 2 * kv_heads;
-    float *stage = shared.stage[threadIdx.x >> 5], largest = 0.0f;
-    for (uint32_t task = threadIdx.x >> 5; task < count; task += QKV_WARPS) {
+    uint32_t heads = args.heads, kv_heads = args.kv.kv_heads, warps = blockDim.x >> 5;
+    float *stage = shared.stage + (threadIdx.x >> 5) * 32 * N, largest = 0.0f;
+    for (uint32_t task = range.first + (threadIdx.x >> 5); task < range.end; task += warps) {
         float x[N];
 #pragma unroll
         for (int i = 0; i < N; i++)
             x[i] = next[i];
-        if (task + QKV_WARPS < count)
-            load_head<N>(next, head_source(args, place.row, task + QKV_WARPS, 32 * N), args.clamp);
+        if (task + warps < range.end)
+            load_head<N>(next, head_source(args, place.row, task + warps, 32 * N), args.clamp);
         if (task < heads) {
             finish_head<N>(x, args, args.q_norm, task, q_factor, shared);
             largest = fmaxf(largest, write_query<N>(args, place.row, task, x, 1.0f));
@@ -355,7 +368,7 @@ static __device__ __forceinline__ void write_scaled_queries(const strata__qkv_ar
                                                             uint32_t row, float factor, float scale,
                                                             shared_row &shared)
 {
-    for (uint32_t head = threadIdx.x >> 5; head < args.heads; head += QKV_WARPS) {
+    for (uint32_t head = threadIdx.x >> 5; head < args.heads; head += blockDim.x >> 5) {
         float x[N];
         load_head<N>(x, head_source(args, row, head, 32 * N), args.clamp);
         finish_head<N>(x, args, args.q_norm, head, factor, shared);
@@ -379,7 +392,7 @@ static __device__ __forceinline__ bool find_place(const strata__qkv_args &args, 
     if (threadIdx.x == 0)
         shared.segment = UINT32_MAX;
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < args.segment_count; i += QKV_THREADS) {
+    for (uint32_t i = threadIdx.x; i < args.segment_count; i += blockDim.x) {
         strata__segment segment = args.segments[i];
         if (row >= segment.first_row && row - segment.first_row < segment.rows)
             shared.segment = i;
@@ -401,25 +414,28 @@ static __device__ __forceinline__ float block_maximum(float largest, float *part
     if ((threadIdx.x & 31) == 0)
         partial[threadIdx.x >> 5] = largest;
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < QKV_WARPS; i++)
+    for (uint32_t i = 0; i < blockDim.x >> 5; i++)
         largest = fmaxf(largest, partial[i]);
     return largest;
 }
 
 /* N = head size / 32 */
 template <int N>
-static __global__ void __launch_bounds__(QKV_THREADS)
+static __global__ void __launch_bounds__(QKV_FEW_WARPS * 32)
     qkv_rows(const __grid_constant__ strata__qkv_args args)
 {
+    extern __shared__ __align__(16) float stage[];
     __shared__ __align__(16) shared_row shared;
     row_place place;
     float first[N] = {};
-    uint32_t warp = threadIdx.x >> 5, count = args.heads + 2 * args.kv.kv_heads;
+    head_range range = heads_of_block(args);
+    uint32_t task = range.first + (threadIdx.x >> 5);
     let_next_start();
     wait_for_earlier();
-    if (warp < count)
-        load_head<N>(first, head_source(args, blockIdx.x, warp, 32 * N), args.clamp);
+    if (threadIdx.x == 0)
+        shared.stage = stage;
+    if (task < range.end)
+        load_head<N>(first, head_source(args, blockIdx.x, task, 32 * N), args.clamp);
     if (!find_place(args, blockIdx.x, shared, place))
         return;
     if (args.rope_style != STRATA__ROPE_NONE)
@@ -431,13 +447,13 @@ static __global__ void __launch_bounds__(QKV_THREADS)
         k_factor = row_factor<N>(args.k + start, args.kv.kv_heads, args, shared.partial[1]);
     }
     __syncthreads();
-    float largest = write_heads<N>(args, place, first, q_factor, k_factor, shared);
+    float largest = write_heads<N>(args, place, range, first, q_factor, k_factor, shared);
     float scale = 1.0f;
     if (__syncthreads_or(largest > 65504.0f)) {
         scale = row_scale(block_maximum(largest, shared.partial[0]));
         write_scaled_queries<N>(args, place.row, q_factor, scale, shared);
     }
-    if (threadIdx.x == 0 && args.q_out.scale)
+    if (threadIdx.x == 0 && range.first == 0 && args.q_out.scale)
         args.q_out.scale[place.row] = scale;
 }
 
@@ -473,8 +489,10 @@ extern "C" strata_status strata__cuda_qkv(const strata__cuda_state *state, cudaS
                                        : size == 96  ? qkv_rows<3>
                                        : size == 128 ? qkv_rows<4>
                                                      : qkv_rows<8>;
-    return launch_overlapped(state, stream, kernel, dim3(args->rows), QKV_THREADS, 0, *args,
-                             "launching qkv");
+    bool few = args->rows <= QKV_FEW_ROWS;
+    uint32_t warps = few ? QKV_FEW_WARPS : QKV_WARPS;
+    return launch_overlapped(state, stream, kernel, dim3(args->rows, few ? 2 : 1), warps * 32,
+                             warps * size * 4, *args, "launching qkv");
 }
 
 extern "C" strata_status strata__cuda_qkv_load(void)

@@ -19,13 +19,19 @@ static __device__ __forceinline__ void keep_better(float &value, uint32_t &id, f
     id = better ? other_id : id;
 }
 
-/* Largest value of the warp and its id, in every lane. */
+/* Unsigned integers in the order of floats; both zeros are one. */
+static __device__ __forceinline__ uint32_t ordered(float value)
+{
+    uint32_t bits = __float_as_uint(value + 0.0f);
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+/* Largest value of the warp and its id, the lowest of equal ones, in every lane. */
 static __device__ __forceinline__ void warp_best(float &value, uint32_t &id)
 {
-#pragma unroll
-    for (int lane = 16; lane > 0; lane /= 2)
-        keep_better(value, id, __shfl_xor_sync(0xffffffffu, value, lane),
-                    __shfl_xor_sync(0xffffffffu, id, lane));
+    uint32_t own = ordered(value), best = __reduce_max_sync(0xffffffffu, own);
+    id = __reduce_min_sync(0xffffffffu, own == best ? id : 0xffffffffu);
+    value = __uint_as_float(best & 0x80000000u ? best & 0x7fffffffu : ~best);
 }
 
 /* Best of the lane's own scores. */
