@@ -227,13 +227,11 @@ static strata_status cpu_copy(strata__device *device, strata__stream *stream, vo
     return STRATA_OK;
 }
 
-static strata_status cpu_copy_rows(strata__device *device, strata__stream *stream, void *target,
-                                   uint64_t target_stride, const void *source,
-                                   uint64_t source_stride, uint64_t row_bytes, uint64_t rows)
+static strata_status cpu_copy_many(strata__device *device, strata__stream *stream,
+                                   const strata__copies *copies)
 {
-    for (uint64_t row = 0; row < rows; ++row)
-        (void)cpu_copy(device, stream, (uint8_t *)target + row * target_stride,
-                       (const uint8_t *)source + row * source_stride, row_bytes);
+    for (uint64_t i = 0; i < copies->count; ++i)
+        (void)cpu_copy(device, stream, copies->targets[i], copies->sources[i], copies->bytes[i]);
     return STRATA_OK;
 }
 
@@ -270,7 +268,7 @@ static const strata__device_ops cpu_ops = {
     .event_elapsed_ns = cpu_event_elapsed_ns,
     .stream_wait = cpu_stream_wait,
     .copy = cpu_copy,
-    .copy_rows = cpu_copy_rows,
+    .copy_many = cpu_copy_many,
     .fill = cpu_fill,
     .capture_begin = strata__no_capture_begin,
     .capture_end = strata__no_capture_end,

@@ -10,7 +10,8 @@
 typedef struct strata__cuda_device {
     strata__device base;
     int ordinal;
-    unsigned register_flags; /* of cudaHostRegister for memory that kernels only read */
+    unsigned register_flags;   /* of cudaHostRegister for memory that kernels only read */
+    atomic_bool lacks_batches; /* the driver has no copies in batches */
 } strata__cuda_device;
 
 /*
@@ -41,9 +42,8 @@ strata_status strata__cuda_event_elapsed_ns(strata__device *device, strata__even
 
 strata_status strata__cuda_copy(strata__device *device, strata__stream *stream, void *target,
                                 const void *source, uint64_t bytes);
-strata_status strata__cuda_copy_rows(strata__device *device, strata__stream *stream, void *target,
-                                     uint64_t target_stride, const void *source,
-                                     uint64_t source_stride, uint64_t row_bytes, uint64_t rows);
+strata_status strata__cuda_copy_many(strata__device *device, strata__stream *stream,
+                                     const strata__copies *copies);
 strata_status strata__cuda_fill(strata__device *device, strata__stream *stream, void *target,
                                 uint8_t byte, uint64_t bytes);
 

@@ -174,17 +174,43 @@ strata_status strata__cuda_copy(strata__device *device, strata__stream *stream, 
         cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, native_of(stream)), "copying");
 }
 
-strata_status strata__cuda_copy_rows(strata__device *device, strata__stream *stream, void *target,
-                                     uint64_t target_stride, const void *source,
-                                     uint64_t source_stride, uint64_t row_bytes, uint64_t rows)
+/* In one call, which leaves the link less to do between copies than many calls. */
+static cudaError_t copy_batch(const strata__copies *copies, cudaStream_t stream)
 {
-    (void)device;
-    if (!row_bytes || !rows)
-        return STRATA_OK;
-    return strata__cuda_device_status(cudaMemcpy2DAsync(target, target_stride, source,
-                                                        source_stride, row_bytes, rows,
-                                                        cudaMemcpyDefault, native_of(stream)),
-                                      "copying rows");
+#if CUDART_VERSION >= 12080
+    struct cudaMemcpyAttributes attributes = {.srcAccessOrder = cudaMemcpySrcAccessOrderStream};
+    size_t first = 0;
+#if CUDART_VERSION >= 13000
+    return cudaMemcpyBatchAsync(copies->targets, copies->sources, copies->bytes, copies->count,
+                                &attributes, &first, 1, stream);
+#else
+    size_t failed;
+    return cudaMemcpyBatchAsync(copies->targets, (void **)copies->sources, copies->bytes,
+                                copies->count, &attributes, &first, 1, &failed, stream);
+#endif
+#else
+    (void)copies;
+    (void)stream;
+    return cudaErrorNotSupported;
+#endif
+}
+
+strata_status strata__cuda_copy_many(strata__device *device, strata__stream *stream,
+                                     const strata__copies *copies)
+{
+    strata__cuda_device *cuda = (strata__cuda_device *)device;
+    strata_status status = STRATA_OK;
+    if (copies->count > 1 && !atomic_load_explicit(&cuda->lacks_batches, memory_order_relaxed)) {
+        cudaError_t code = copy_batch(copies, native_of(stream));
+        if (code != cudaErrorNotSupported && code != cudaErrorCallRequiresNewerDriver)
+            return strata__cuda_device_status(code, "copying in a batch");
+        (void)cudaGetLastError();
+        atomic_store_explicit(&cuda->lacks_batches, true, memory_order_relaxed);
+    }
+    for (uint64_t i = 0; i < copies->count && status == STRATA_OK; ++i)
+        status = strata__cuda_copy(device, stream, copies->targets[i], copies->sources[i],
+                                   copies->bytes[i]);
+    return status;
 }
 
 strata_status strata__cuda_fill(strata__device *device, strata__stream *stream, void *target,

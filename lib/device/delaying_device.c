@@ -276,9 +276,8 @@ static strata_status enqueue_copy(delaying_device *d, delaying_stream *stream, v
     return status;
 }
 
-strata_status strata__delaying_copy_rows(strata__device *device, strata__stream *stream,
-                                         void *target, uint64_t target_stride, const void *source,
-                                         uint64_t source_stride, uint64_t row_bytes, uint64_t rows)
+strata_status strata__delaying_copy_many(strata__device *device, strata__stream *stream,
+                                         const strata__copies *copies)
 {
     delaying_device *d = delaying_of(device);
     strata_status status;
@@ -286,9 +285,10 @@ strata_status strata__delaying_copy_rows(strata__device *device, strata__stream 
     status = strata__delaying_alive(d);
     if (status == STRATA_OK && strata__delaying_fault_hit(d, STRATA__FAULT_COPY))
         status = strata__fail(STRATA_ERR_DRIVER, "delaying: a copy was made to fail");
-    for (uint64_t row = 0; row < rows && row_bytes && status == STRATA_OK; ++row)
-        status = enqueue_copy(d, (delaying_stream *)stream, (uint8_t *)target + row * target_stride,
-                              (const uint8_t *)source + row * source_stride, row_bytes);
+    for (uint64_t i = 0; i < copies->count && status == STRATA_OK; ++i)
+        if (copies->bytes[i])
+            status = enqueue_copy(d, (delaying_stream *)stream, copies->targets[i],
+                                  copies->sources[i], copies->bytes[i]);
     pthread_mutex_unlock(&d->lock);
     return status;
 }
@@ -296,7 +296,8 @@ strata_status strata__delaying_copy_rows(strata__device *device, strata__stream 
 strata_status strata__delaying_copy(strata__device *device, strata__stream *stream, void *target,
                                     const void *source, uint64_t bytes)
 {
-    return strata__delaying_copy_rows(device, stream, target, bytes, source, bytes, bytes, 1);
+    const strata__copies one = {&target, &source, &bytes, 1};
+    return strata__delaying_copy_many(device, stream, &one);
 }
 
 strata_status strata__delaying_fill(strata__device *device, strata__stream *stream, void *target,
@@ -348,7 +349,7 @@ static const strata__device_ops delaying_ops = {
     .event_elapsed_ns = strata__delaying_event_elapsed_ns,
     .stream_wait = strata__delaying_stream_wait,
     .copy = strata__delaying_copy,
-    .copy_rows = strata__delaying_copy_rows,
+    .copy_many = strata__delaying_copy_many,
     .fill = strata__delaying_fill,
     .capture_begin = strata__delaying_capture_begin,
     .capture_end = strata__delaying_capture_end,

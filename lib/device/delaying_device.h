@@ -124,9 +124,8 @@ strata_status strata__delaying_event_elapsed_ns(strata__device *device, strata__
                                                 strata__event *end, uint64_t *out_ns);
 strata_status strata__delaying_stream_wait(strata__device *device, strata__stream *stream,
                                            strata__event *event);
-strata_status strata__delaying_copy_rows(strata__device *device, strata__stream *stream,
-                                         void *target, uint64_t target_stride, const void *source,
-                                         uint64_t source_stride, uint64_t row_bytes, uint64_t rows);
+strata_status strata__delaying_copy_many(strata__device *device, strata__stream *stream,
+                                         const strata__copies *copies);
 strata_status strata__delaying_copy(strata__device *device, strata__stream *stream, void *target,
                                     const void *source, uint64_t bytes);
 strata_status strata__delaying_capture_begin(strata__device *device, strata__stream *stream);

@@ -55,6 +55,14 @@ typedef struct strata__device_facts {
     char uuid[40];
 } strata__device_facts;
 
+/* Copies: arrays of `count`. */
+typedef struct strata__copies {
+    void **targets;
+    const void **sources;
+    uint64_t *bytes;
+    uint64_t count;
+} strata__copies;
+
 typedef struct strata__device_ops {
     void (*destroy)(strata__device *);
     /* Makes the device current for this thread and remembers the caller's; leave restores it. */
@@ -88,10 +96,11 @@ typedef struct strata__device_ops {
     /* Direction follows from the addresses. Asynchronous when host memory is page-locked. */
     strata_status (*copy)(strata__device *, strata__stream *, void *target, const void *source,
                           uint64_t bytes);
-    /* `rows` pieces of row_bytes, each a stride behind the one before; otherwise as copy. */
-    strata_status (*copy_rows)(strata__device *, strata__stream *, void *target,
-                               uint64_t target_stride, const void *source, uint64_t source_stride,
-                               uint64_t row_bytes, uint64_t rows);
+    /*
+     * Copies between the device and page-locked memory, all behind what the stream has and in any
+     * order among themselves.
+     */
+    strata_status (*copy_many)(strata__device *, strata__stream *, const strata__copies *);
     strata_status (*fill)(strata__device *, strata__stream *, void *target, uint8_t byte,
                           uint64_t bytes);
 

@@ -85,7 +85,7 @@ static void list_rings(strata__planner *planner)
         return;
     for (uint64_t group = large / 8; group <= 2 * large; group *= 2)
         add_ring(planner, strata__layout_least_ring_bytes(p, group), group);
-    for (uint64_t group = large / 2; group <= 2 * large; group *= 2)
+    for (uint64_t group = large; group <= 2 * large; group *= 2)
         for (uint64_t i = 0; i < sizeof parts / sizeof parts[0]; ++i)
             add_ring(planner, strata__layout_least_ring_bytes(p, group) + layer / parts[i], group);
     add_ring(planner, 2 * (planner->rings[planner->ring_count - 1].ring_bytes), 2 * large);

@@ -41,7 +41,11 @@ static strata_status make_arrays(strata__feed *feed)
     feed->first_piece = strata__calloc(allocator, layers + 1, sizeof *feed->first_piece);
     feed->sent = strata__calloc(allocator, session->cache.count, sizeof *feed->sent);
     feed->list.copies = strata__calloc(allocator, feed->list.capacity, sizeof *feed->list.copies);
-    if (!feed->pieces || !feed->first_piece || !feed->sent || !feed->list.copies)
+    feed->many.targets = strata__calloc(allocator, feed->list.capacity, sizeof *feed->many.targets);
+    feed->many.sources = strata__calloc(allocator, feed->list.capacity, sizeof *feed->many.sources);
+    feed->many.bytes = strata__calloc(allocator, feed->list.capacity, sizeof *feed->many.bytes);
+    if (!feed->pieces || !feed->first_piece || !feed->sent || !feed->list.copies ||
+        !feed->many.targets || !feed->many.sources || !feed->many.bytes)
         return strata__fail_memory(feed->piece_capacity * sizeof *feed->pieces,
                                    "the pieces of streamed experts");
     return STRATA_OK;
@@ -92,6 +96,9 @@ void strata__feed_finish(strata__feed *feed)
                  (feed->session->geometry->layers + 1ull) * sizeof *feed->first_piece);
     strata__free(allocator, feed->sent, feed->session->cache.count * sizeof *feed->sent);
     strata__free(allocator, feed->list.copies, feed->list.capacity * sizeof *feed->list.copies);
+    strata__free(allocator, feed->many.targets, feed->list.capacity * sizeof *feed->many.targets);
+    strata__free(allocator, feed->many.sources, feed->list.capacity * sizeof *feed->many.sources);
+    strata__free(allocator, feed->many.bytes, feed->list.capacity * sizeof *feed->many.bytes);
     memset(feed, 0, sizeof *feed);
 }
 
@@ -227,27 +234,45 @@ static strata_status claim(strata__feed *feed, const strata__feed_piece *piece,
     return status;
 }
 
+/* Rows from page-locked memory are collected, others are copied at once. */
+static strata_status enqueue_rows(strata__feed *feed, const strata__blob_copy *c,
+                                  const uint8_t *source, uint64_t stride)
+{
+    strata__device *device = feed->session->device;
+    strata__copies *many = &feed->many;
+    strata_status status = STRATA_OK;
+    for (uint64_t row = 0; row < c->rows && status == STRATA_OK; ++row) {
+        uint8_t *target = c->target + row * c->target_stride;
+        if (!c->locked) {
+            status = device->ops->copy(device, feed->session->copies, target, source + row * stride,
+                                       c->row_bytes);
+            continue;
+        }
+        if (many->count == feed->list.capacity)
+            return strata__fail(STRATA_ERR_INTERNAL, "a piece takes more than %llu copies",
+                                (unsigned long long)feed->list.capacity);
+        many->targets[many->count] = target;
+        many->sources[many->count] = source + row * stride;
+        many->bytes[many->count++] = c->row_bytes;
+    }
+    return status;
+}
+
 static strata_status enqueue(strata__feed *feed, const strata__feed_piece *piece,
                              const strata__copy_list *list)
 {
     strata__device *device = feed->session->device;
     strata_status status = STRATA_OK;
+    feed->many.count = 0;
     for (uint64_t i = 0; i < list->count && status == STRATA_OK; ++i) {
         const strata__blob_copy *c = &list->copies[i];
-        const void *source = c->source;
-        uint64_t stride = c->source_stride;
-        if (c->staged) {
-            source = piece->buffer->memory + c->staged_offset;
-            stride = c->row_bytes;
-        }
-        if (c->rows == 1)
-            status =
-                device->ops->copy(device, feed->session->copies, c->target, source, c->row_bytes);
+        if (c->staged)
+            status = enqueue_rows(feed, c, piece->buffer->memory + c->staged_offset, c->row_bytes);
         else
-            status =
-                device->ops->copy_rows(device, feed->session->copies, c->target, c->target_stride,
-                                       source, stride, c->row_bytes, c->rows);
+            status = enqueue_rows(feed, c, c->source, c->source_stride);
     }
+    if (status == STRATA_OK && feed->many.count)
+        status = device->ops->copy_many(device, feed->session->copies, &feed->many);
     return status;
 }
 

@@ -68,6 +68,7 @@ typedef struct strata__feed {
     uint32_t *first_piece;      /* [layers + 1] */
     uint8_t *sent;              /* [layers][experts] sent before the layer's routing was known */
     strata__copy_list list;     /* of a piece that is not staged */
+    strata__copies many;        /* room for the device's copies of a list */
     uint32_t piece_count;
     uint32_t piece_capacity;
     uint32_t layer; /* the present one */

@@ -49,6 +49,7 @@ static strata_status add(const strata__feed *feed, strata__copy_list *list, stra
                             (unsigned long long)list->capacity);
     list->slow_bytes += locked ? 0 : bytes;
     copy.staged = !locked && feed->staging.buffer_bytes;
+    copy.locked = locked || copy.staged;
     if (copy.staged) {
         copy.staged_offset = list->staged_bytes;
         list->staged_bytes += bytes;

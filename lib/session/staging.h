@@ -25,7 +25,8 @@ typedef struct strata__blob_copy {
     uint64_t row_bytes;
     uint64_t rows;
     uint64_t staged_offset; /* of the rows, one behind the other, in a staging buffer */
-    bool staged;            /* the source is not page-locked */
+    bool staged;            /* the source is not page-locked, and goes through a buffer that is */
+    bool locked;            /* what is copied from is page-locked */
 } strata__blob_copy;
 
 typedef struct strata__copy_list {

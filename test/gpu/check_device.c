@@ -119,17 +119,36 @@ static void check_copies(strata__device *device, strata__stream *stream, uint8_t
         CHECK(!memcmp(back + shift, source + 5, n));
         CHECK(back[shift - 1] == 0x5a && back[n + shift] == 0x5a && back[n + 2 * shift] == 0xa5);
     }
-    fill_random(pageable, BYTES, 99);
-    memset(back, 0, BYTES);
-    OK(ops->fill(device, stream, on_device, 0, BYTES));
-    OK(ops->copy_rows(device, stream, on_device, 1000, pageable, 700, 333, 500));
-    OK(ops->copy_rows(device, stream, back, 400, on_device, 1000, 400, 500));
-    OK(ops->stream_synchronize(device, stream));
-    for (int row = 0; row < 500; row++) {
-        CHECK(!memcmp(back + row * 400, pageable + row * 700, 333));
-        CHECK(back[row * 400 + 333] == 0 && back[row * 400 + 399] == 0);
-    }
     free(pageable);
+    free(back);
+}
+
+/* Many copies to the device and back: in a batch, and behind what the stream has. */
+static void check_many(strata__device *device, strata__stream *stream, uint8_t *on_device,
+                       uint8_t *locked)
+{
+    enum { COPIES = 500, STRIDE = 700, PART = 333 };
+    const strata__device_ops *ops = device->ops;
+    static void *targets[COPIES];
+    static const void *sources[COPIES];
+    static uint64_t bytes[COPIES];
+    const strata__copies many = {targets, sources, bytes, COPIES};
+    uint8_t *back = malloc(BYTES);
+    fill_random(locked, BYTES, 99);
+    for (int i = 0; i < COPIES; i++) {
+        targets[i] = on_device + (COPIES - 1 - i) * STRIDE;
+        sources[i] = locked + i * STRIDE;
+        bytes[i] = i % 7 ? PART : PART + STRIDE / 3;
+    }
+    OK(ops->fill(device, stream, on_device, 0x5a, BYTES));
+    OK(ops->copy_many(device, stream, &many));
+    OK(ops->copy(device, stream, back, on_device, BYTES));
+    OK(ops->stream_synchronize(device, stream));
+    for (int i = 0; i < COPIES; i++) {
+        const uint8_t *copied = back + (COPIES - 1 - i) * STRIDE;
+        CHECK(!memcmp(copied, locked + i * STRIDE, bytes[i]));
+        CHECK(copied[bytes[i]] == 0x5a && copied[STRIDE - 1] == 0x5a);
+    }
     free(back);
 }
 
@@ -397,6 +416,7 @@ int main(void)
     if (failures)
         return 1;
     check_copies(device, stream, on_device, locked);
+    check_many(device, stream, on_device, locked);
     check_locked(device, stream, locked);
     check_order(device, on_device, locked);
     check_timing(device, on_device);

@@ -219,14 +219,22 @@ static void sources_are_read_when_copies_run(void **state)
     free(pageable);
 }
 
-static void rows_are_copied_at_their_strides(void **state)
+static void many_copies_are_each_where_they_belong(void **state)
 {
     bench b;
+    void *targets[3];
+    const void *sources[3];
+    uint64_t bytes[3] = {8, 8, 8};
+    const strata__copies many = {targets, sources, bytes, 3};
     (void)state;
     bench_open(&b, STRATA__DELAYING_RANDOM, 3);
     for (uint32_t i = 0; i < WORDS; ++i)
         b.locked[i] = i;
-    ok(b.ops->copy_rows(b.device, b.copies, b.slot, 16, b.locked, 12, 8, 3));
+    for (uint32_t row = 0; row < 3; ++row) {
+        targets[row] = (uint8_t *)b.slot + 16 * row;
+        sources[row] = (const uint8_t *)b.locked + 12 * row;
+    }
+    ok(b.ops->copy_many(b.device, b.copies, &many));
     ok(b.ops->stream_synchronize(b.device, b.copies));
     for (uint32_t row = 0; row < 3; ++row) {
         assert_int_equal(b.slot[4 * row], 3 * row);
@@ -322,7 +330,7 @@ int main(void)
         cmocka_unit_test(a_wait_before_the_record_is_no_wait),
         cmocka_unit_test(waits_hold_to_their_record),
         cmocka_unit_test(sources_are_read_when_copies_run),
-        cmocka_unit_test(rows_are_copied_at_their_strides),
+        cmocka_unit_test(many_copies_are_each_where_they_belong),
         cmocka_unit_test(polling_ends),
         cmocka_unit_test(copies_stay_in_their_memory),
         cmocka_unit_test(faults_hit_the_call_they_are_set_for),

@@ -177,6 +177,38 @@ static void places_are_filled_once(void **state)
     stream_pack_close(&p);
 }
 
+/* Blobs that earlier rows hardly used are sent once they are routed, each once. */
+static void what_was_hardly_used_follows_its_routing(void **state)
+{
+    stream_options o = {.group_experts = 4, .ring_pieces = 9, .resident = 3, .fetch = 2};
+    float *logits = calloc(STREAM_LOGITS, sizeof *logits);
+    tiny_spec spec = small_spec();
+    stream_pack p;
+    (void)state;
+    stream_pack_open(&p, &spec, STREAM_TOKENS, NULL);
+    for (uint32_t policy = 0; policy < STRATA__DELAYING_POLICY_COUNT; ++policy) {
+        strata_session *session = NULL;
+        strata_session_stats s;
+        uint64_t all = 0;
+        o.device.policy = policy;
+        stream_ok(stream_session(&p, &o, &session));
+        for (uint64_t i = 0; i < session->cache.count; ++i)
+            session->cache.uses[i] = i % 3 ? 0 : 1000;
+        stream_ok(stream_read(&p, session, logits));
+        assert_memory_equal(logits, p.expected, sizeof p.expected);
+        for (uint32_t l = 0; l < p.geometry->layers; ++l)
+            for (uint32_t e = 0; e < p.geometry->experts; ++e) {
+                uint64_t at = strata__cache_index(&session->cache, l, e);
+                all += (session->cache.uses[at] != (at % 3 ? 0 : 1000)) * blob_bytes(&p, l);
+            }
+        s = stats_of(session);
+        assert_int_equal(s.blob_sent_bytes - s.blob_vain_bytes - s.blob_filled_bytes, all);
+        strata__session_release(session);
+    }
+    stream_pack_close(&p);
+    free(logits);
+}
+
 /* The host budget decides what is page-locked; the rest is staged. Bits do not change. */
 static void host_memory_of_every_kind(void **state)
 {
@@ -361,6 +393,7 @@ int main(void)
         cmocka_unit_test(places_that_were_filled_in_passing),
         cmocka_unit_test(counters_add_up),
         cmocka_unit_test(places_are_filled_once),
+        cmocka_unit_test(what_was_hardly_used_follows_its_routing),
         cmocka_unit_test(host_memory_of_every_kind),
         cmocka_unit_test(refused_page_locks),
         cmocka_unit_test(the_callers_experts),
