@@ -90,7 +90,7 @@ static void every_call_fails_once(void **state)
     stream_pack_open(&p, &spec, 32, NULL);
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; ++k) {
         uint64_t n = 1, hits = 0;
-        for (;; n += n < 40 ? 1 : n / 24) {
+        for (;; ++n) {
             o.device.policy = n % STRATA__DELAYING_POLICY_COUNT;
             o.borrow = n / 3 % 2;
             o.fetch = 1 + n / 2 % 2;
