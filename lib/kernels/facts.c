@@ -29,12 +29,11 @@ void strata__kernels_facts_of(uint32_t compute_capability, strata__kernels_facts
     memset(out, 0, sizeof *out);
     out->coverage[STRATA__PATH_DIRECT] = every_format();
     out->coverage[STRATA__PATH_FP16] = every_format();
+    out->coverage[STRATA__PATH_FUSED] = int8_formats();
+    out->coverage[STRATA__PATH_MMQ] = int8_formats();
     out->gate_up_paths = 1u << STRATA__PATH_MMQ;
     out->direct_rows = 16;
-    /* The int8 kernels of CUDA are not offered before they have been checked on a device. */
     if (compute_capability == 0) {
-        out->coverage[STRATA__PATH_FUSED] = int8_formats();
-        out->coverage[STRATA__PATH_MMQ] = int8_formats();
         out->activation_bytes = sizeof(float);
         out->decode_bytes_per_value = sizeof(float);
         return;

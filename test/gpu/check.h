@@ -234,7 +234,8 @@ struct suite {
     strata__kernels *kernels;
     uint32_t level;
     uint64_t seed;
-    bool small; /* a few cases of everything, for slow tools */
+    bool small;       /* a few cases of everything, for slow tools */
+    const char *only; /* one format's name, or NULL */
 
     bool leaves_out(uint32_t format) const
     {

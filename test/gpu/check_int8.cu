@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check_int8 [check] [small] [bench] [seed=N]
+ * check_int8 [check] [small] [bench] [level=80] [seed=N] [only=FORMAT]
  *
  * Paths fused and mmq of the CUDA kernels, bit for bit against plain loops of kernels/int8.h, and
  * their speed. Exit code 0: all right, 1: something is wrong, 2: no answer, 77: no device.
@@ -349,85 +349,185 @@ void check_case(const suite &s, const int8_case &c, tally &t)
         }
 }
 
-bool has_int8_form(uint32_t format)
+std::vector<uint32_t> int8_formats(const suite &s)
 {
-    return strata__format_find(format)->int8_group != 0;
+    std::vector<uint32_t> formats;
+    for (uint32_t f : all_formats)
+        if (strata__format_find(f)->int8_group && !s.leaves_out(f))
+            if (!s.only || !strcmp(strata__format_name(f), s.only))
+                formats.push_back(f);
+    return formats;
+}
+
+/* Every format in tiles of each size: few, some and many rows an expert. */
+int check_formats(const suite &s)
+{
+    const std::vector<uint32_t> counts[] = {{1, 0, 5, 33}, {3, 0, 70, 130}, {200, 0, 129, 300}};
+    int failures = 0;
+    tally t;
+    for (uint32_t f : int8_formats(s))
+        for (uint32_t i = 0; i < (s.small ? 2u : 3u); i++)
+            check_case(s, {f, f, f, 512, 256, counts[i], (f + i) % 3, f % 2 == 1, 64}, t);
+    close_tally(t, "int8, every format", &failures);
+    return failures;
+}
+
+/* Row lengths of real models, as inputs of gate and up and of down. */
+int check_lengths(const suite &s)
+{
+    int failures = 0;
+    tally t;
+    for (uint32_t f : int8_formats(s)) {
+        bool long_blocks = strata__format_find(f)->block_values == 256;
+        check_case(s, {f, f, f, 2048, 768, {40, 3}, f % 3, false, 300}, t);
+        if (!long_blocks)
+            check_case(s, {f, f, f, 2880, 640, {0, 129, 1}, f % 3, true, 40}, t);
+        if (!long_blocks)
+            check_case(s, {f, f, f, 640, 2880, {34, 0, 2}, f % 3, true, 11}, t);
+    }
+    close_tally(t, "int8, row lengths", &failures);
+    return failures;
+}
+
+/* Whatever formats meet in an expert. */
+int check_mixes(const suite &s)
+{
+    random_source random(s.seed + 5);
+    std::vector<uint32_t> formats;
+    int failures = 0;
+    tally t;
+    for (uint32_t f : all_formats)
+        if (strata__format_find(f)->int8_group)
+            formats.push_back(f);
+    check_case(s, {STRATA__Q2_0, STRATA__Q4_1, STRATA__Q2_0, 320, 192, {130, 5, 0, 60}, 2, true, 3},
+               t);
+    check_case(s, {STRATA__Q2_0, STRATA__Q2_0, STRATA__Q8_0, 320, 96, {9, 5}, 0, true, 1}, t);
+    check_case(s, {STRATA__IQ2_XS, STRATA__Q2_K, STRATA__MXFP4, 512, 160, {150, 60}, 2, false, 2},
+               t);
+    check_case(s, {STRATA__Q5_1, STRATA__IQ4_NL, STRATA__Q5_0, 288, 32, {17, 3, 0, 33}, 1, true, 5},
+               t);
+    for (uint32_t i = 0; i < (s.small || s.only ? 0u : 60u); i++) {
+        uint32_t three[3];
+        for (uint32_t &f : three)
+            f = formats[random.below((uint32_t)formats.size())];
+        std::vector<uint32_t> counts;
+        for (uint32_t e = 0; e < 4; e++)
+            counts.push_back(random.below(3) ? random.below(i % 3 == 0 ? 40 : 300) : 0);
+        counts.push_back(1 + random.below(200));
+        check_case(s,
+                   {three[0], three[1], three[2], 256 * (1 + random.below(3)),
+                    256 * (1 + random.below(3)), counts, random.below(3), random.below(2) != 0,
+                    1 + random.below(50)},
+                   t);
+    }
+    close_tally(t, "int8, mixed formats", &failures);
+    return failures;
+}
+
+int check_shapes(const suite &s)
+{
+    const std::vector<uint32_t> ragged = {0, 5, 200, 64, 1, 0, 129, 0};
+    const uint32_t few = STRATA__IQ2_S, down = STRATA__Q2_0;
+    random_source random(s.seed + 6);
+    std::vector<uint32_t> many;
+    int failures = 0;
+    tally t;
+    for (uint32_t slabs : {1u, 7u, 1000u})
+        check_case(s, {few, few, down, 2560, 640, ragged, 0, false, slabs}, t);
+    check_case(
+        s, {STRATA__Q4_K, STRATA__Q4_K, STRATA__Q6_K, 2048, 768, {37, 300, 0, 9}, 0, true, 300}, t);
+    check_case(
+        s, {STRATA__MXFP4, STRATA__MXFP4, STRATA__MXFP4, 2880, 2880, {20, 0, 90}, 1, true, 200}, t);
+    check_case(s, {STRATA__IQ3_XXS, STRATA__Q4_K, STRATA__Q8_0, 256, 64, {1}, 0, true, 3}, t);
+    check_case(s, {few, few, down, 256, 64, {0, 65500, 0, 36}, 0, true, 9}, t);
+    for (uint32_t e = 0; e < 1024; e++)
+        many.push_back(random.below(4) == 0 ? 0 : random.below(e % 100 == 7 ? 400 : 9));
+    many.back() += 1;
+    check_case(s, {STRATA__IQ2_XS, STRATA__IQ2_XS, STRATA__Q5_1, 256, 64, many, 0, true, 500}, t);
+    close_tally(t, "int8, shapes", &failures);
+    return failures;
 }
 
 int check(const suite &s)
 {
-    const std::vector<uint32_t> ragged = {0, 5, 200, 64, 1, 0, 129, 0};
-    int failures = 0;
-    tally formats, mixes, shapes;
-    for (uint32_t f : all_formats)
-        if (has_int8_form(f) && !s.leaves_out(f))
-            check_case(s, {f, f, f, 512, 256, {3, 0, 70, 130}, f % 3, f % 2 == 1, 64}, formats);
-    close_tally(formats, "int8, every format", &failures);
-    check_case(s, {STRATA__Q2_0, STRATA__Q4_1, STRATA__Q2_0, 320, 192, {130, 5, 0, 60}, 2, true, 3},
-               mixes);
-    check_case(s, {STRATA__Q2_0, STRATA__Q2_0, STRATA__Q8_0, 320, 96, {9, 5}, 0, true, 1}, mixes);
-    check_case(s, {STRATA__IQ2_XS, STRATA__Q2_K, STRATA__MXFP4, 512, 160, {150, 60}, 2, false, 2},
-               mixes);
-    check_case(s, {STRATA__Q5_1, STRATA__IQ4_NL, STRATA__Q5_0, 288, 32, {17, 3, 0, 33}, 1, true, 5},
-               mixes);
-    close_tally(mixes, "int8, mixed formats", &failures);
-    if (s.small)
-        return failures;
-    for (uint32_t slabs : {1u, 7u, 1000u})
-        check_case(s,
-                   {STRATA__IQ2_S, STRATA__IQ2_S, STRATA__Q2_0, 2560, 640, ragged, 0, false, slabs},
-                   shapes);
-    check_case(s,
-               {STRATA__Q4_K, STRATA__Q4_K, STRATA__Q6_K, 2048, 768, {37, 300, 0, 9}, 0, true, 300},
-               shapes);
-    check_case(s,
-               {STRATA__MXFP4, STRATA__MXFP4, STRATA__MXFP4, 2880, 2880, {20, 0, 90}, 1, true, 200},
-               shapes);
-    close_tally(shapes, "int8, real shapes", &failures);
-    return failures;
+    int failures = check_formats(s) + check_mixes(s);
+    return s.small ? failures : failures + check_lengths(s) + check_shapes(s);
 }
 
-/* TOPS of gate and up with h, and of down: 128 experts of 2048 x 768 with the same rows each. */
-void bench_format(const suite &s, uint32_t format, uint32_t path, uint32_t rows)
+constexpr uint32_t EXPERTS = 128, WIDTH = 2048, HIDDEN = 768, TOKENS = 4096, MOST = 2048;
+
+/* What all measurements share: 128 experts of 2048 x 768, up to 2048 rows each. */
+struct bench_side {
+    size_t most = (size_t)EXPERTS * MOST;
+    device_array<uint16_t> in;
+    device_array<uint32_t> offsets, sorted_row;
+    device_array<uint8_t> quantised, h, scratch;
+    device_array<float> h_scale, gate_up, y;
+
+    explicit bench_side(random_source &random)
+        : in(make_rows(random, TOKENS, WIDTH, false, 0.3f).data), offsets(EXPERTS + 1),
+          sorted_row(most), quantised(most * strata__quantised_row_bytes(WIDTH)),
+          h(most * 4 * HIDDEN), scratch((size_t)1 << 30), h_scale(most), gate_up(most * 2 * HIDDEN),
+          y(most * WIDTH)
+    {
+        std::vector<uint32_t> rows(most);
+        for (uint32_t &row : rows)
+            row = random.below(TOKENS);
+        sorted_row.put(rows);
+    }
+};
+
+/* The same blobs for all experts would stay in the cache, so each has its own. */
+struct bench_weights {
+    blob_table gate, up, down;
+    uint32_t format;
+
+    bench_weights(random_source &random, uint32_t f)
+        : gate(copies(make_weights(random, f, WIDTH, HIDDEN, false))),
+          up(copies(make_weights(random, f, WIDTH, HIDDEN, false))),
+          down(copies(make_weights(random, f, HIDDEN, WIDTH, false))), format(f)
+    {
+    }
+    static std::vector<weight_rows> copies(weight_rows one)
+    {
+        one.values.clear();
+        one.halves.clear();
+        return std::vector<weight_rows>(EXPERTS, one);
+    }
+};
+
+/* Best of three after one: milliseconds of gate and up, and of down. */
+void time_path(const suite &s, const bench_side &side, const bench_weights &w, uint32_t path,
+               uint32_t rows, float (&ms)[2])
 {
-    int8_case c = {format, format, format,  2048, 768, std::vector<uint32_t>(128, rows),
-                   0,      false,  128 * 12};
-    suite fixed = s;
-    int8_setup m = set_up(fixed, {format, format, format, 2048, 768, {1}, 0, false, 1});
-    for (int i = 0; i < 3; i++)
-        m.weights[i].resize(128, m.weights[i][0]);
-    for (uint32_t e = 1; e <= 128; e++)
-        m.offsets.resize(e + 1), m.offsets[e] = e * rows;
-    m.rows = 128 * rows;
-    m.sorted_row.assign(m.rows, 5);
-    device_side d(c, m);
-    device_array<uint8_t> in(m.rows * strata__quantised_row_bytes(c.inputs));
-    device_array<uint8_t> h((size_t)m.rows * 4 * c.hidden);
-    device_array<float> h_scale(m.rows), gate_up((size_t)m.rows * 2 * c.hidden);
-    device_array<float> y((size_t)m.rows * c.inputs);
+    std::vector<uint32_t> offsets(EXPERTS + 1);
     cudaEvent_t events[3];
-    float ms[2] = {1e9f, 1e9f};
+    for (uint32_t e = 0; e <= EXPERTS; e++)
+        offsets[e] = e * rows;
+    require(cudaMemcpy(side.offsets.get(), offsets.data(), offsets.size() * 4, cudaMemcpyDefault),
+            "offsets");
     for (cudaEvent_t &event : events)
         require(cudaEventCreate(&event), "events");
     strata__gate_up_args up = {};
-    up.gate = d.weight(c, 0);
-    up.up = d.weight(c, 1);
-    up.range = {d.offsets.get(), nullptr, 0, m.rows, 0, 127};
-    up.sorted_row = d.sorted_row.get();
-    up.in = {d.in.get(), d.in_scale.get()};
-    up.h = {h.get(), h_scale.get()};
-    up.gate_up = gate_up.get();
-    up.quantised = in.get();
-    up.scratch = {d.scratch.get(), d.scratch.count()};
+    up.gate = {w.gate.table->get(), nullptr, w.format, WIDTH, HIDDEN, 0};
+    up.up = {w.up.table->get(), nullptr, w.format, WIDTH, HIDDEN, 0};
+    up.range = {side.offsets.get(), nullptr, 0, EXPERTS * rows, 0, EXPERTS - 1};
+    up.sorted_row = side.sorted_row.get();
+    up.in = {side.in.get(), nullptr};
+    up.h = {side.h.get(), side.h_scale.get()};
+    up.gate_up = side.gate_up.get();
+    up.quantised = side.quantised.get();
+    up.scratch = {side.scratch.get(), side.scratch.count()};
     up.path = path;
-    up.down_format = format;
+    up.down_format = w.format;
     strata__down_args down = {};
-    down.down = d.weight(c, 2);
+    down.down = {w.down.table->get(), nullptr, w.format, HIDDEN, WIDTH, 0};
     down.range = up.range;
     down.h = up.h;
-    down.y = y.get();
+    down.y = side.y.get();
     down.scratch = up.scratch;
     down.path = path;
+    ms[0] = ms[1] = 1e9f;
     for (int round = 0; round < 4; round++) {
         require(cudaEventRecord(events[0]), "timing");
         require(s.kernels->ops->gate_up(s.kernels, 0, &up), "gate_up");
@@ -435,30 +535,82 @@ void bench_format(const suite &s, uint32_t format, uint32_t path, uint32_t rows)
         require(s.kernels->ops->down(s.kernels, 0, &down), "down");
         require(cudaEventRecord(events[2]), "timing");
         require(cudaDeviceSynchronize(), "timing");
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 2 && round; i++) {
             float one = 0;
             require(cudaEventElapsedTime(&one, events[i], events[i + 1]), "timing");
             ms[i] = one < ms[i] ? one : ms[i];
         }
     }
-    double work = 2.0 * m.rows * c.inputs * c.hidden;
-    static const char *const names[] = {"direct", "fused", "mmq", "fp16"};
-    printf("%-8s %-6s %5u rows  gate_up %7.1f  down %7.1f  TOPS  (%.2f, %.2f ms)\n",
-           strata__format_name(format), names[path], rows, 2 * work / ms[0] * 1e-9,
-           work / ms[1] * 1e-9, ms[0], ms[1]);
-    fflush(stdout);
     for (cudaEvent_t event : events)
         cudaEventDestroy(event);
 }
 
+/* Milliseconds of decoding gate and up. */
+float time_decode(const bench_side &side, const bench_weights &w)
+{
+    const strata__format_info *info = strata__format_find(w.format);
+    strata__int8_decode_args args = {};
+    cudaEvent_t events[2];
+    float best = 1e9f;
+    std::vector<uint32_t> offsets(EXPERTS + 1);
+    for (uint32_t e = 0; e <= EXPERTS; e++)
+        offsets[e] = e;
+    require(cudaMemcpy(side.offsets.get(), offsets.data(), offsets.size() * 4, cudaMemcpyDefault),
+            "offsets");
+    for (cudaEvent_t &event : events)
+        require(cudaEventCreate(&event), "events");
+    args.matrix[0].blobs = w.gate.table->get();
+    args.matrix[1].blobs = w.up.table->get();
+    for (int m = 0; m < 2; m++) {
+        args.matrix[m].format = w.format;
+        args.form[m].values = info->int8_group;
+        args.form[m].offsets = info->int8_minimum;
+    }
+    args.range.offsets = side.offsets.get();
+    args.range.experts = EXPERTS;
+    args.range.rows = EXPERTS;
+    args.image = side.scratch.get();
+    args.matrices = 2;
+    args.inputs = WIDTH;
+    args.outputs = HIDDEN;
+    args.slabs = 2 * HIDDEN / STRATA__SLAB_ROWS;
+    for (int round = 0; round < 4; round++) {
+        float one = 0;
+        require(cudaEventRecord(events[0]), "timing");
+        require(strata__cuda_int8_decode(0, &args), "decode");
+        require(cudaEventRecord(events[1]), "timing");
+        require(cudaDeviceSynchronize(), "timing");
+        require(cudaEventElapsedTime(&one, events[0], events[1]), "timing");
+        best = round && one < best ? one : best;
+    }
+    for (cudaEvent_t event : events)
+        cudaEventDestroy(event);
+    return best;
+}
+
+/* TOPS of gate and up, quantising and decoding included, and of down, for 32 to 2048 rows each. */
 void bench(const suite &s)
 {
-    for (uint32_t format :
-         {STRATA__IQ2_XS, STRATA__IQ3_XXS, STRATA__Q4_K, STRATA__Q8_0, STRATA__Q2_0, STRATA__Q2_K})
-        for (uint32_t path : {STRATA__PATH_FUSED, STRATA__PATH_MMQ, STRATA__PATH_FP16})
-            for (uint32_t rows : {32u, 128u, 512u, 2048u})
-                if (path != STRATA__PATH_MMQ || rows == 512)
-                    bench_format(s, format, path, rows);
+    static const char *const names[] = {"direct", "fused", "mmq", "fp16"};
+    random_source random(s.seed);
+    bench_side side(random);
+    printf("%-8s %-6s %9s  gate and up, down: TOPS at 32, 128, 512, 2048 rows of 128 experts\n",
+           "format", "path", "decode ms");
+    for (uint32_t format : int8_formats(s)) {
+        bench_weights w(random, format);
+        float decode = time_decode(side, w);
+        for (uint32_t path : {STRATA__PATH_FUSED, STRATA__PATH_MMQ, STRATA__PATH_FP16}) {
+            printf("%-8s %-6s %9.3f", strata__format_name(format), names[path], decode);
+            for (uint32_t rows : {32u, 128u, 512u, 2048u}) {
+                float ms[2];
+                double work = 2e-9 * EXPERTS * rows * WIDTH * HIDDEN;
+                time_path(s, side, w, path, rows, ms);
+                printf("  %6.1f %6.1f", 2 * work / ms[0], work / ms[1]);
+            }
+            printf("\n");
+            fflush(stdout);
+        }
+    }
 }
 
 } /* namespace */
@@ -466,6 +618,7 @@ void bench(const suite &s)
 int main(int argc, char **argv)
 {
     bool checks = false, times = false;
+    uint32_t level = 0;
     suite s = {};
     int devices = 0, failures = 0;
     s.seed = (uint64_t)std::chrono::steady_clock::now().time_since_epoch().count() % 1000000;
@@ -473,6 +626,10 @@ int main(int argc, char **argv)
         checks |= !strcmp(argv[i], "check");
         times |= !strcmp(argv[i], "bench");
         s.small |= !strcmp(argv[i], "small");
+        if (!strncmp(argv[i], "level=", 6))
+            level = (uint32_t)strtoul(argv[i] + 6, nullptr, 10);
+        if (!strncmp(argv[i], "only=", 5))
+            s.only = argv[i] + 5;
         if (!strncmp(argv[i], "seed=", 5))
             s.seed = strtoull(argv[i] + 5, nullptr, 10);
     }
@@ -480,7 +637,7 @@ int main(int argc, char **argv)
         printf("no CUDA device: skipped\n");
         return 77;
     }
-    strata__cuda_kernels_options options = {strata__allocator_default(), 0, 0};
+    strata__cuda_kernels_options options = {strata__allocator_default(), 0, level};
     require(strata__cuda_kernels_create(&options, &s.kernels), "opening the kernels");
     printf("== int8, seed %llu\n", (unsigned long long)s.seed);
     if (checks)

@@ -85,12 +85,14 @@ strata_status load(strata__cuda_state *state)
     strata_status (*const loads[])(void) = {
         strata__cuda_decode_load, strata__cuda_direct_load,       strata__cuda_float_rows_load,
         strata__cuda_rows_load,   strata__cuda_router_load,       strata__cuda_select_load,
-        strata__cuda_group_load,  strata__cuda_product_sm80_load, strata__cuda_int8_load,
+        strata__cuda_group_load,  strata__cuda_product_sm80_load,
     };
     strata_status status = STRATA_OK;
     for (strata_status (*one)(void) : loads)
         if (status == STRATA_OK)
             status = one();
+    if (status == STRATA_OK)
+        status = strata__cuda_int8_load(state);
 #if defined(STRATA__HAVE_SM90A)
     if (status == STRATA_OK && state->hopper_products)
         status = strata__cuda_product_sm90_load();

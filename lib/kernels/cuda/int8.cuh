@@ -88,4 +88,33 @@ static __device__ __forceinline__ uint32_t scales_bytes(uint32_t values)
     return (4 * ((values + 31) / 32) + 15) / 16 * 16;
 }
 
+/*
+ * Four values of a quantised row from `at` on, by all lanes of a warp: groups lie in neighbouring
+ * lanes. `group`: values per scale.
+ */
+static __device__ __forceinline__ void quantise_four(const float (&v)[4], uint32_t group,
+                                                     uint8_t *rows, uint64_t row, uint32_t at,
+                                                     uint32_t width, bool store)
+{
+    uint32_t codes = codes_bytes(width), scales = scales_bytes(width);
+    uint32_t most = max(max(magnitude_bits(v[0]), magnitude_bits(v[1])),
+                        max(magnitude_bits(v[2]), magnitude_bits(v[3])));
+    for (uint32_t lanes = 1; lanes < group / 4; lanes *= 2)
+        most = max(most, __shfl_xor_sync(0xffffffffu, most, lanes));
+    float inverse, scale = group_scale(most, &inverse);
+    int a = quantised(v[0], inverse), b = quantised(v[1], inverse);
+    int c = quantised(v[2], inverse), d = quantised(v[3], inverse), sum = a + b + c + d;
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    if (!store)
+        return;
+    uint8_t *out = rows + row * (codes + 2 * scales);
+    *reinterpret_cast<uint32_t *>(out + at) = pack_codes(a, b, c, d);
+    if (at % STRATA__INT8_BLOCK == 0)
+        *reinterpret_cast<float *>(out + codes + at / STRATA__INT8_BLOCK * 4) = scale;
+    if (at % STRATA__INT8_HALF == 0)
+        *reinterpret_cast<int16_t *>(out + codes + scales + at / STRATA__INT8_HALF * 2) =
+            (int16_t)sum;
+}
+
 #endif

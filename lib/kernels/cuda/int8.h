@@ -20,10 +20,20 @@ enum {
     STRATA__INT8_IMAGE_BYTES = STRATA__INT8_CODE_BYTES + 2 * STRATA__INT8_SCALE_BYTES
 };
 
-/* How a matrix is summed: D values a dot, and whether it has offsets. */
+/* How a matrix is summed: values of a dot, and what comes with it. */
+enum {
+    STRATA__INT8_SUM_16,
+    STRATA__INT8_SUM_16_OFFSETS,
+    STRATA__INT8_SUM_32,
+    STRATA__INT8_SUM_32_OFFSETS,
+    STRATA__INT8_SUM_32_WIDE, /* scales of up to 2^126 */
+    STRATA__INT8_SUM_64
+};
+
 typedef struct strata__int8_form {
-    uint32_t values;
+    uint32_t values; /* D, of a dot */
     uint32_t offsets;
+    uint32_t kind;
 } strata__int8_form;
 
 typedef struct strata__int8_decode_args {
@@ -79,14 +89,14 @@ typedef struct strata__int8_rows_args {
 extern "C" {
 #endif
 
-strata_status strata__cuda_int8_load(void);
+strata_status strata__cuda_int8_load(const strata__cuda_state *state);
 strata_status strata__cuda_int8_decode_load(void);
-strata_status strata__cuda_int8_product_load(void);
+strata_status strata__cuda_int8_product_load(const strata__cuda_state *state);
 
 strata_status strata__cuda_int8_rows(cudaStream_t stream, const strata__int8_rows_args *args);
 strata_status strata__cuda_int8_decode(cudaStream_t stream, const strata__int8_decode_args *args);
-strata_status strata__cuda_int8_product(uint32_t multiprocessors, cudaStream_t stream, bool paired,
-                                        const strata__int8_product_args *args);
+strata_status strata__cuda_int8_product(const strata__cuda_state *state, cudaStream_t stream,
+                                        bool paired, const strata__int8_product_args *args);
 
 strata_status strata__cuda_int8_gate_up(const strata__cuda_state *state, cudaStream_t stream,
                                         const strata__gate_up_args *args);

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Decoders to the image of the int8 products: a warp takes 256 values of a row, eight a lane. */
+/*
+ * Decoders to the image of the int8 products: a warp takes 256 values of a row, eight a lane. Scales
+ * and offsets are gathered in shared memory, for in the image those of neighbouring rows are
+ * neighbours.
+ */
 #include "kernels/cuda/codebooks.cuh"
 #include "kernels/cuda/decode.cuh"
 #include "kernels/cuda/int8.h"
@@ -32,6 +36,24 @@ namespace
 {
 
 constexpr uint32_t WARPS = 8, WARP_ROWS = 4, BLOCK_ROWS = WARPS * WARP_ROWS;
+constexpr uint32_t CHUNK = 1024; /* values of a row between two gatherings */
+
+/* Least values of a dot, and whether the format has offsets. */
+template <int FORMAT> struct int8_form_of {
+    static constexpr bool SIXTEEN = FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K ||
+                                    FORMAT == STRATA__Q6_K || FORMAT == STRATA__IQ1_M ||
+                                    FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ2_S;
+    static constexpr bool OFFSETS = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1 ||
+                                    FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q4_K ||
+                                    FORMAT == STRATA__Q5_K;
+    static constexpr uint32_t GROUPS = CHUNK / (SIXTEEN ? 16 : 32);
+};
+
+template <int FORMAT> struct gathered_terms {
+    static constexpr uint32_t GROUPS = int8_form_of<FORMAT>::GROUPS;
+    float scales[GROUPS][BLOCK_ROWS + 1];
+    float offsets[int8_form_of<FORMAT>::OFFSETS ? GROUPS : 1][BLOCK_ROWS + 1];
+};
 
 /* True when some of the expert's rows lie in the range. */
 __device__ __forceinline__ bool expert_wanted(const strata__cuda_range &range, uint32_t e)
@@ -40,14 +62,15 @@ __device__ __forceinline__ bool expert_wanted(const strata__cuda_range &range, u
     return first < min(range.offsets[e + 1], range.first_row + range.rows);
 }
 
+/* Values [first, end) of row r of the image, which is row `own` of the thread block. */
 template <int FORMAT>
-__device__ __forceinline__ void
-decode_row(const uint8_t *blocks, const void *grid, const strata__int8_decode_args &args,
-           const strata__int8_form &form, uint8_t *image, uint32_t r)
+__device__ __forceinline__ void decode_row(const uint8_t *blocks, const void *grid, uint32_t values,
+                                           gathered_terms<FORMAT> &terms, uint8_t *image,
+                                           uint32_t r, uint32_t own, uint32_t first, uint32_t end)
 {
     constexpr uint32_t PARTS = block_shape<FORMAT>::VALUES / 8;
 #pragma unroll 2
-    for (uint32_t piece = threadIdx.x % 32; piece < args.inputs / 8; piece += 32) {
+    for (uint32_t piece = first / 8 + threadIdx.x % 32; piece < end / 8; piece += 32) {
         int8_codes v;
         decode8<FORMAT>(blocks + (uint64_t)(piece / PARTS) * block_shape<FORMAT>::BYTES,
                         piece % PARTS, grid, v);
@@ -56,23 +79,29 @@ decode_row(const uint8_t *blocks, const void *grid, const strata__int8_decode_ar
         uint32_t chunk = (at / 16) ^ (r & 7);
         *reinterpret_cast<uint2 *>(block + r * STRATA__INT8_K + chunk * 16 +
                                    at % 16) = {v.codes.low, v.codes.high};
-        if (at % form.values)
+        if (at % values)
             continue;
-        float *scale = reinterpret_cast<float *>(block + STRATA__INT8_CODE_BYTES) +
-                       at / form.values * STRATA__SLAB_ROWS + r;
-        *scale = v.scale;
-        if (form.offsets)
-            scale[STRATA__INT8_SCALE_BYTES / 4] = v.offset;
+        terms.scales[(piece * 8 - first) / values][own] = v.scale;
+        if constexpr (int8_form_of<FORMAT>::OFFSETS)
+            terms.offsets[(piece * 8 - first) / values][own] = v.offset;
     }
 }
 
-/* Grid: groups of rows, experts. */
+/* Row of the image in the experts' slabs of a weight row. */
+__device__ __forceinline__ uint32_t image_row(const strata__int8_decode_args &args, uint32_t m,
+                                              uint32_t row)
+{
+    return args.matrices == 2 ? row / 8 * 16 + m * 8 + row % 8 : row;
+}
+
+/* Grid: groups of rows, experts, matrices from `first_matrix` on. */
 template <int FORMAT>
 __global__ void __launch_bounds__(WARPS * 32)
-    decode_int8(const __grid_constant__ strata__int8_decode_args args, uint32_t m)
+    decode_int8(const __grid_constant__ strata__int8_decode_args args, uint32_t first_matrix)
 {
     __shared__ uint4 shared[codebook<FORMAT>::WORDS];
-    uint32_t e = blockIdx.y;
+    __shared__ gathered_terms<FORMAT> terms;
+    uint32_t e = blockIdx.y, m = first_matrix + blockIdx.z, values = args.form[m].values;
     if (!expert_wanted(args.range, e))
         return;
     codebook<FORMAT>::load(shared);
@@ -83,19 +112,33 @@ __global__ void __launch_bounds__(WARPS * 32)
         (uint64_t)(args.inputs / block_shape<FORMAT>::VALUES) * block_shape<FORMAT>::BYTES;
     uint32_t k_blocks = (args.inputs + STRATA__INT8_K - 1) / STRATA__INT8_K;
     uint64_t slab_bytes = (uint64_t)k_blocks * STRATA__INT8_IMAGE_BYTES;
-    uint32_t slab_rows = STRATA__SLAB_ROWS / args.matrices;
-    uint32_t first = args.first_slab * slab_rows;
-    uint32_t end = min(first + args.slabs * slab_rows, args.outputs);
-    for (uint32_t i = 0; i < WARP_ROWS; i++) {
-        uint32_t row = first + blockIdx.x * BLOCK_ROWS + i * WARPS + threadIdx.x / 32;
-        if (row >= end)
-            break;
-        uint32_t at = row - first;
-        if (args.matrices == 2)
-            at = at / 8 * 16 + m * 8 + at % 8;
-        uint64_t slab = (uint64_t)e * args.slabs + at / STRATA__SLAB_ROWS;
-        decode_row<FORMAT>(blocks + row * row_bytes, shared, args, args.form[m],
-                           args.image + slab * slab_bytes, at % STRATA__SLAB_ROWS);
+    uint32_t slab_rows = STRATA__SLAB_ROWS / args.matrices, first = args.first_slab * slab_rows;
+    uint32_t begin = blockIdx.x * BLOCK_ROWS;
+    uint32_t rows = min(min(args.slabs * slab_rows, args.outputs - first) - begin, BLOCK_ROWS);
+    uint8_t *images = args.image + (uint64_t)e * args.slabs * slab_bytes;
+    blocks += (uint64_t)(first + begin) * row_bytes;
+    for (uint32_t k = 0; k < args.inputs; k += CHUNK) {
+        uint32_t end = min(k + CHUNK, args.inputs);
+        for (uint32_t own = threadIdx.x / 32; own < rows; own += WARPS) {
+            uint32_t at = image_row(args, m, begin + own);
+            decode_row<FORMAT>(blocks + own * row_bytes, shared, values, terms,
+                               images + at / STRATA__SLAB_ROWS * slab_bytes, at % STRATA__SLAB_ROWS,
+                               own, k, end);
+        }
+        __syncthreads();
+        uint32_t own = threadIdx.x % BLOCK_ROWS, at = image_row(args, m, begin + own);
+        uint8_t *image = images + at / STRATA__SLAB_ROWS * slab_bytes + STRATA__INT8_CODE_BYTES +
+                         at % STRATA__SLAB_ROWS * 4;
+        for (uint32_t g = threadIdx.x / BLOCK_ROWS; own < rows && g < (end - k) / values;
+             g += WARPS * 32 / BLOCK_ROWS) {
+            uint32_t from = k + g * values;
+            uint8_t *to = image + (uint64_t)(from / STRATA__INT8_K) * STRATA__INT8_IMAGE_BYTES +
+                          from % STRATA__INT8_K / values * (STRATA__SLAB_ROWS * 4);
+            *reinterpret_cast<float *>(to) = terms.scales[g][own];
+            if constexpr (int8_form_of<FORMAT>::OFFSETS)
+                *reinterpret_cast<float *>(to + STRATA__INT8_SCALE_BYTES) = terms.offsets[g][own];
+        }
+        __syncthreads();
     }
 }
 
@@ -131,8 +174,12 @@ strata_status strata__cuda_int8_decode(cudaStream_t stream, const strata__int8_d
     uint32_t slab_rows = STRATA__SLAB_ROWS / args->matrices;
     uint32_t left = args->outputs - args->first_slab * slab_rows;
     uint32_t rows = args->slabs * slab_rows < left ? args->slabs * slab_rows : left;
-    dim3 grid((rows + BLOCK_ROWS - 1) / BLOCK_ROWS, args->range.experts);
-    for (uint32_t m = 0; m < args->matrices; m++)
-        kernel_of(args->matrix[m].format)<<<grid, WARPS * 32, 0, stream>>>(*args, m);
+    dim3 grid((rows + BLOCK_ROWS - 1) / BLOCK_ROWS, args->range.experts, 1);
+    bool both = args->matrices == 2 && args->matrix[0].format == args->matrix[1].format;
+    if (both)
+        grid.z = 2;
+    kernel_of(args->matrix[0].format)<<<grid, WARPS * 32, 0, stream>>>(*args, 0);
+    if (args->matrices == 2 && !both)
+        kernel_of(args->matrix[1].format)<<<grid, WARPS * 32, 0, stream>>>(*args, 1);
     return strata__cuda_status(cudaGetLastError(), "decoding weights to int8");
 }

@@ -29,7 +29,18 @@ strata__cuda_matrix matrix_of(const strata__expert_weight &from)
 strata__int8_form form_of(uint32_t format, uint32_t row_group)
 {
     const strata__format_info *info = strata__format_find(format);
-    return {info->int8_group < row_group ? info->int8_group : row_group, info->int8_minimum};
+    strata__int8_form form = {};
+    form.values = info->int8_group < row_group ? info->int8_group : row_group;
+    form.offsets = info->int8_minimum;
+    if (form.values == 16)
+        form.kind = form.offsets ? STRATA__INT8_SUM_16_OFFSETS : STRATA__INT8_SUM_16;
+    else if (form.values == 64)
+        form.kind = STRATA__INT8_SUM_64;
+    else if (form.offsets)
+        form.kind = STRATA__INT8_SUM_32_OFFSETS;
+    else
+        form.kind = format == STRATA__MXFP4 ? STRATA__INT8_SUM_32_WIDE : STRATA__INT8_SUM_32;
+    return form;
 }
 
 strata__cuda_range range_of(const strata__expert_range &from)
@@ -49,6 +60,9 @@ strata_status check_weight(const char *what, const strata__expert_weight &weight
     if (!info || !info->int8_group)
         return strata__fail(STRATA_ERR_UNSUPPORTED, "cuda: %s: format %u has no int8 form", what,
                             weight.format);
+    if (weight.outputs % 2)
+        return strata__fail(STRATA_ERR_UNSUPPORTED, "cuda: %s: %u outputs, an odd number", what,
+                            weight.outputs);
     if (!weight.inputs || weight.inputs % info->block_values)
         return strata__fail(STRATA_ERR_UNSUPPORTED, "cuda: %s: rows of %u values in %s", what,
                             weight.inputs, info->name);
@@ -86,8 +100,7 @@ strata_status run_pass(const int8_job &job, const pass &p)
     strata_status status = strata__cuda_int8_decode(job.stream, &decode);
     if (status != STRATA_OK)
         return status;
-    return strata__cuda_int8_product(job.state->multiprocessors, job.stream, job.matrices == 2,
-                                     &product);
+    return strata__cuda_int8_product(job.state, job.stream, job.matrices == 2, &product);
 }
 
 /* Whole experts where the scratch holds one, else pieces of one after the other. */

@@ -10,15 +10,40 @@
 namespace
 {
 
-constexpr uint32_t THREADS = 256, H_COLUMNS = STRATA__SLAB_ROWS / 2, H_STRIDE = H_COLUMNS + 1;
+constexpr uint32_t H_COLUMNS = STRATA__SLAB_ROWS / 2, SUM_STRIDE = STRATA__SLAB_ROWS + 8;
 
-/* Warps are MTILES * 16 rows by NTILES * 8 columns. */
+/*
+ * Warps are MTILES * 16 rows by NTILES * 8 columns. STAGES are there on every device, MOST_STAGES
+ * where a block may have that much shared memory.
+ */
 template <int ROWS_> struct shape;
 template <> struct shape<64> {
-    static constexpr uint32_t ROWS = 64, MTILES = 2, NTILES = 4, STAGES = 2;
+    static constexpr uint32_t ROWS = 64, MTILES = 2, NTILES = 4, THREADS = 256, BLOCKS = 2;
+    static constexpr uint32_t STAGES = 2, MOST_STAGES = 3;
 };
 template <> struct shape<32> {
-    static constexpr uint32_t ROWS = 32, MTILES = 2, NTILES = 2, STAGES = 3;
+    static constexpr uint32_t ROWS = 32, MTILES = 2, NTILES = 2, THREADS = 256, BLOCKS = 2;
+    static constexpr uint32_t STAGES = 2, MOST_STAGES = 3;
+};
+
+/* A warp's place in the tile and its lane's in the fragments. */
+struct warp_place {
+    uint32_t row, column; /* the warp's first */
+    uint32_t lane;
+};
+
+template <class S> __device__ __forceinline__ warp_place place_of_warp()
+{
+    constexpr uint32_t COLUMN_WARPS = STRATA__SLAB_ROWS / (S::NTILES * 8);
+    uint32_t thread = threadIdx.x, warp = thread / 32;
+    return {warp / COLUMN_WARPS * (S::MTILES * 16), warp % COLUMN_WARPS * (S::NTILES * 8),
+            thread % 32};
+}
+
+/* Of each expert of the launch: row tiles before it, its first row in the range. */
+struct work_list {
+    uint32_t before[STRATA__PASS_EXPERTS + 1];
+    uint32_t first[STRATA__PASS_EXPERTS + 1];
 };
 
 /* Places in a stage. */
@@ -31,46 +56,47 @@ template <class S> struct stage_layout {
     static constexpr uint32_t ROW_SUMS = ROW_SCALES + S::ROWS * 16;
     static constexpr uint32_t BYTES = ROW_SUMS + S::ROWS * 16;
     static constexpr uint32_t ALL_BYTES = S::STAGES * BYTES;
-    static_assert(ALL_BYTES + (STRATA__PASS_EXPERTS + 1) * 4 <= STRATA__SHARED_LIMIT,
+    static constexpr uint32_t MOST_BYTES = S::MOST_STAGES * BYTES;
+    static_assert(ALL_BYTES + sizeof(work_list) <= STRATA__SHARED_LIMIT,
                   "the product must fit every supported device");
-    static_assert(S::ROWS * H_STRIDE * 4 <= ALL_BYTES, "hidden values take the stages' place");
+    static_assert(S::ROWS * SUM_STRIDE * 4 <= ALL_BYTES, "sums take the stages' place");
 };
+
+/* Dynamic shared memory where a block may have `limit`: most, unless that keeps blocks away. */
+template <class S> uint32_t stage_bytes(uint64_t limit)
+{
+    using place = stage_layout<S>;
+    const uint64_t other = 8192; /* what a block has beside it */
+    bool all_with_most = limit >= S::BLOCKS * (place::MOST_BYTES + other);
+    bool all_with_least = limit >= S::BLOCKS * (place::ALL_BYTES + other);
+    bool one_with_most = limit >= place::MOST_BYTES + other;
+    return all_with_most || (!all_with_least && one_with_most) ? place::MOST_BYTES
+                                                               : place::ALL_BYTES;
+}
 
 struct work_tile {
+    uint32_t index;     /* of the launch's tiles */
     uint32_t expert;    /* of the launch */
     uint32_t first_row; /* of the range */
-    uint32_t rows;
-    uint32_t column; /* slab */
+    uint32_t rows;      /* 0: no work is left */
+    uint32_t column;    /* slab */
 };
-
-/* Row tiles before each expert of the launch. */
-struct work_list {
-    uint32_t before[STRATA__PASS_EXPERTS + 1];
-};
-
-__device__ __forceinline__ uint32_t rows_of(const strata__cuda_range &range, uint32_t e,
-                                            uint32_t *first)
-{
-    uint32_t begin = max(range.offsets[e], range.first_row);
-    uint32_t end = min(range.offsets[e + 1], range.first_row + range.rows);
-    *first = begin - range.first_row;
-    return end > begin ? end - begin : 0;
-}
 
 /* All threads of the block; ends with a barrier. */
 template <class S>
 __device__ __forceinline__ void build_list(work_list &list, const strata__cuda_range &range)
 {
-    for (uint32_t e = threadIdx.x; e < range.experts; e += blockDim.x) {
-        uint32_t first;
-        list.before[e] = (rows_of(range, e, &first) + S::ROWS - 1) / S::ROWS;
-    }
+    for (uint32_t e = threadIdx.x; e <= range.experts; e += blockDim.x)
+        list.first[e] = min(max(range.offsets[e], range.first_row), range.first_row + range.rows) -
+                        range.first_row;
     __syncthreads();
     if (threadIdx.x < 32) {
         uint32_t carried = 0;
         for (uint32_t base = 0; base < range.experts; base += 32) {
-            uint32_t e = base + threadIdx.x;
-            uint32_t own = e < range.experts ? list.before[e] : 0, sum = own;
+            uint32_t e = base + threadIdx.x, own = 0;
+            if (e < range.experts)
+                own = (list.first[e + 1] - list.first[e] + S::ROWS - 1) / S::ROWS;
+            uint32_t sum = own;
 #pragma unroll
             for (uint32_t step = 1; step < 32; step *= 2) {
                 uint32_t other = __shfl_up_sync(0xffffffffu, sum, step);
@@ -86,29 +112,28 @@ __device__ __forceinline__ void build_list(work_list &list, const strata__cuda_r
     __syncthreads();
 }
 
-/* Expert after expert, within one the columns of a row tile side by side; false past the end. */
+/* By one warp. Expert after expert, within one the columns of a row tile side by side. */
 template <class S>
-__device__ __forceinline__ bool find_work(const work_list &list,
+__device__ __forceinline__ void find_work(const work_list &list,
                                           const strata__int8_product_args &args, uint32_t index,
                                           work_tile *tile)
 {
-    uint32_t row_tile = index / args.slabs, low = 0, high = args.range.experts, first;
-    if (row_tile >= list.before[args.range.experts])
-        return false;
-    while (high - low > 1) {
-        uint32_t middle = (low + high) / 2;
-        if (list.before[middle] <= row_tile)
-            low = middle;
-        else
-            high = middle;
+    uint32_t row_tile = index / args.slabs, upto = 0, lane = threadIdx.x;
+    bool none = row_tile >= list.before[args.range.experts];
+    for (uint32_t base = 0; base < args.range.experts; base += 32) {
+        uint32_t e = base + lane;
+        upto += __popc(
+            __ballot_sync(0xffffffffu, e < args.range.experts && list.before[e] <= row_tile));
     }
-    uint32_t rows = rows_of(args.range, low, &first),
-             skip = (row_tile - list.before[low]) * S::ROWS;
-    tile->expert = low;
-    tile->first_row = first + skip;
-    tile->rows = min(rows - skip, S::ROWS);
+    if (lane != 0)
+        return;
+    uint32_t expert = upto - 1, skip = (row_tile - list.before[expert]) * S::ROWS;
+    uint32_t first = list.first[expert] + skip;
+    tile->index = index;
+    tile->expert = expert;
+    tile->first_row = first;
+    tile->rows = none ? 0 : min(list.first[expert + 1] - first, S::ROWS);
     tile->column = index % args.slabs;
-    return true;
 }
 
 __device__ __forceinline__ uint32_t shared_address(const void *p)
@@ -139,94 +164,125 @@ __device__ __forceinline__ uint32_t plane_bytes(const strata__int8_form &form)
     return STRATA__INT8_K / form.values * STRATA__SLAB_ROWS * 4;
 }
 
-/* Codes, scales and sums of the rows: 128, 16 and 16 bytes of each. */
-template <class S>
-__device__ __forceinline__ void load_row_stage(const strata__int8_product_args &args,
-                                               const work_tile &tile, uint32_t block,
-                                               uint8_t *stage)
-{
-    using place = stage_layout<S>;
-    uint32_t scales = codes_bytes(args.inputs), sums = scales + scales_bytes(args.inputs);
-    uint32_t row_bytes = sums + scales_bytes(args.inputs), first = block * STRATA__INT8_K;
-    const uint8_t *rows = args.rows + (uint64_t)tile.first_row * row_bytes;
-    uint32_t r = threadIdx.x / 8, c = threadIdx.x % 8;
-    bool inside = first + c * 16 < args.inputs;
-#pragma unroll
-    for (uint32_t i = 0; i < S::ROWS * 8 / THREADS; i++, r += THREADS / 8) {
-        bool valid = inside && r < tile.rows;
-        copy_16(stage + place::CODES + r * STRATA__INT8_K + ((c ^ (r & 7)) << 4),
-                rows + (valid ? (uint64_t)r * row_bytes + first + c * 16 : 0), valid);
-    }
-    r = threadIdx.x % S::ROWS;
-    if (threadIdx.x < 2 * S::ROWS) {
-        bool second = threadIdx.x >= S::ROWS, valid = r < tile.rows;
-        copy_16(stage + (second ? place::ROW_SUMS : place::ROW_SCALES) + r * 16,
-                rows + (second ? sums : scales) + block * 16 +
-                    (valid ? (uint64_t)r * row_bytes : 0),
-                valid);
-    }
-}
+/* What a thread copies of each block of a tile: from where, and whether at all. */
+struct thread_copies {
+    const uint8_t *codes, *terms;
+    uint32_t code_step;   /* bytes between the rows of two copies of codes */
+    uint32_t place;       /* of codes in the stage */
+    uint32_t terms_place; /* of scales or sums of a row */
+    uint32_t rows;        /* bit i: row i of the thread's exists */
+    bool terms_wanted, scales_wanted, offsets_wanted;
+};
 
 template <class S, bool PAIRED>
-__device__ __forceinline__ void load_stage(const strata__int8_product_args &args,
-                                           const work_tile &tile, uint32_t block, uint8_t *stage)
+__device__ __forceinline__ thread_copies plan_copies(const strata__int8_product_args &args,
+                                                     const work_tile &tile)
 {
     using place = stage_layout<S>;
+    constexpr uint32_t STEP = S::THREADS / 8;
     const strata__int8_form &gate = args.form[0], &up = args.form[PAIRED ? 1 : 0];
-    uint32_t at = threadIdx.x * 16, k_blocks = (args.inputs + STRATA__INT8_K - 1) / STRATA__INT8_K;
-    uint64_t slab = (uint64_t)tile.expert * args.slabs + tile.column;
-    const uint8_t *image = args.image + (slab * k_blocks + block) * STRATA__INT8_IMAGE_BYTES + at;
-    load_row_stage<S>(args, tile, block, stage);
+    uint32_t scales = codes_bytes(args.inputs), sums = scales + scales_bytes(args.inputs);
+    uint32_t row_bytes = sums + scales_bytes(args.inputs);
+    uint32_t r = threadIdx.x / 8, c = threadIdx.x % 8, at = threadIdx.x * 16;
+    const uint8_t *rows = args.rows + (uint64_t)tile.first_row * row_bytes;
+    thread_copies copies = {};
+    copies.codes = rows + (uint64_t)r * row_bytes + c * 16;
+    copies.code_step = STEP * row_bytes;
+    copies.place = r * STRATA__INT8_K + ((c ^ (r & 7)) << 4);
 #pragma unroll
-    for (uint32_t i = 0; i < STRATA__INT8_CODE_BYTES / 16 / THREADS; i++)
-        copy_16(stage + place::WEIGHTS + at + i * THREADS * 16, image + i * THREADS * 16, true);
-    if (at < max(plane_bytes(gate), plane_bytes(up)))
-        copy_16(stage + place::SCALES + at, image + STRATA__INT8_CODE_BYTES, true);
-    if (at < max(gate.offsets ? plane_bytes(gate) : 0, up.offsets ? plane_bytes(up) : 0))
-        copy_16(stage + place::OFFSETS + at,
-                image + STRATA__INT8_CODE_BYTES + STRATA__INT8_SCALE_BYTES, true);
+    for (uint32_t i = 0; i < S::ROWS / STEP; i++)
+        copies.rows |= (r + i * STEP < tile.rows ? 1u : 0) << i;
+    r = threadIdx.x % S::ROWS;
+    bool second = threadIdx.x >= S::ROWS;
+    copies.terms = rows + (uint64_t)r * row_bytes + (second ? sums : scales);
+    copies.terms_place = (second ? place::ROW_SUMS : place::ROW_SCALES) + r * 16;
+    copies.terms_wanted =
+        threadIdx.x < 2 * S::ROWS && r < tile.rows && (!second || gate.offsets || up.offsets);
+    copies.scales_wanted = at < max(plane_bytes(gate), plane_bytes(up));
+    copies.offsets_wanted =
+        at < max(gate.offsets ? plane_bytes(gate) : 0, up.offsets ? plane_bytes(up) : 0);
+    return copies;
 }
 
-__device__ __forceinline__ void load_rows(uint32_t (&r)[4], const uint8_t *from)
+/* The next block; `left`: values of the rows from it on. Rows that do not exist are zeros. */
+template <class S>
+__device__ __forceinline__ void load_stage(const strata__int8_product_args &args,
+                                           const work_tile &tile, thread_copies &copies,
+                                           uint32_t left, uint8_t *stage)
+{
+    using place = stage_layout<S>;
+    uint32_t k_blocks = (args.inputs + STRATA__INT8_K - 1) / STRATA__INT8_K;
+    uint64_t block = ((uint64_t)tile.expert * args.slabs + tile.column) * k_blocks +
+                     (args.inputs - left) / STRATA__INT8_K;
+    const uint8_t *image = args.image + block * STRATA__INT8_IMAGE_BYTES + threadIdx.x * 16;
+    const uint8_t *from = copies.codes;
+    bool inside = threadIdx.x % 8 * 16 < left;
+#pragma unroll
+    for (uint32_t i = 0; i < S::ROWS * 8 / S::THREADS; i++, from += copies.code_step)
+        copy_16(stage + place::CODES + copies.place + i * S::THREADS * 16, from,
+                inside && copies.rows >> i & 1);
+    if (copies.terms_wanted)
+        copy_16(stage + copies.terms_place, copies.terms, true);
+    stage += threadIdx.x * 16;
+#pragma unroll
+    for (uint32_t i = 0; i < STRATA__INT8_CODE_BYTES / 16 / S::THREADS; i++)
+        copy_16(stage + place::WEIGHTS + i * S::THREADS * 16, image + i * S::THREADS * 16, true);
+    if (copies.scales_wanted)
+        copy_16(stage + place::SCALES, image + STRATA__INT8_CODE_BYTES, true);
+    if (copies.offsets_wanted)
+        copy_16(stage + place::OFFSETS, image + STRATA__INT8_CODE_BYTES + STRATA__INT8_SCALE_BYTES,
+                true);
+    copies.codes += STRATA__INT8_K;
+    copies.terms += 16;
+}
+
+__device__ __forceinline__ void load_four(uint32_t (&r)[4], uint32_t from)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(shared_address(from))
+                 : "r"(from)
                  : "memory");
 }
 
-__device__ __forceinline__ void load_weights(uint32_t (&r)[2], const uint8_t *from)
+__device__ __forceinline__ void load_two(uint32_t (&r)[2], uint32_t from)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];\n"
                  : "=r"(r[0]), "=r"(r[1])
-                 : "r"(shared_address(from))
+                 : "r"(from)
                  : "memory");
 }
 
-/* 32 values added to the dots. */
-__device__ __forceinline__ void multiply_32(int (&d)[4], const uint32_t (&a)[4],
-                                            const uint32_t (&b)[2])
+/* BIAS as an integer: sums that start there are, as float32, BIAS plus the sum. */
+constexpr int BIAS_BITS = 0x4b400000;
+constexpr float BIAS = 12582912.0f;
+
+/* Dots of 32 values, and 32 more of them. */
+__device__ __forceinline__ void multiply_32(int (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                            uint32_t b1)
 {
-    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
-                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};\n"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(BIAS_BITS));
 }
 
-/* Sixteen of them: half a fragment of 32. */
+__device__ __forceinline__ void multiply_32_more(int (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                                 uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Dots of 16 values: half a fragment of 32. */
 __device__ __forceinline__ void multiply_16(int (&d)[4], uint32_t a0, uint32_t a1, uint32_t b)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 "
-                 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};\n"
-                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-                 : "r"(a0), "r"(a1), "r"(b));
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};\n"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a0), "r"(a1), "r"(b), "r"(BIAS_BITS));
 }
-
-/* A warp's place in the stage and its lane's in the fragments. */
-struct warp_place {
-    uint32_t row, column; /* the warp's first */
-    uint32_t lane;
-};
 
 /* Scales or offsets of two neighbouring columns. */
 __device__ __forceinline__ float2 column_pair(const uint8_t *plane, uint32_t group, uint32_t column)
@@ -234,10 +290,19 @@ __device__ __forceinline__ float2 column_pair(const uint8_t *plane, uint32_t gro
     return *reinterpret_cast<const float2 *>(plane + (group * STRATA__SLAB_ROWS + column) * 4);
 }
 
-/* What the dots of two rows by two columns add to the sums; `o` and `row_sum` only with OFFSETS. */
-template <int PARTS, bool OFFSETS>
+/* What the columns of a lane's fragment bring to a sum: scales, -BIAS times the first, offsets. */
+template <int PARTS> struct column_terms {
+    float2 w[PARTS], shift, o[PARTS];
+};
+
+/*
+ * What the dots of two rows by two columns add to the sums. w * BIAS is exact, because w has at
+ * most 22 bits, so that one fma gives w * dot, rounded once; scales of powers of two up to 2^126
+ * (WIDE) would overflow there.
+ */
+template <int PARTS, bool OFFSETS, bool WIDE>
 __device__ __forceinline__ void add_dots(float (&sums)[4], const int (&dots)[PARTS][4],
-                                         const float2 (&w)[PARTS], const float2 (&o)[PARTS],
+                                         const column_terms<PARTS> &c,
                                          const float (&row_sum)[PARTS][2], const float (&scale)[2])
 {
 #pragma unroll
@@ -245,10 +310,15 @@ __device__ __forceinline__ void add_dots(float (&sums)[4], const int (&dots)[PAR
         float t = 0.0f;
 #pragma unroll
         for (int p = 0; p < PARTS; p++) {
-            float dot = __int2float_rn(dots[p][v]), weight = v % 2 ? w[p].y : w[p].x;
-            t = p ? __fmaf_rn(weight, dot, t) : __fmul_rn(weight, dot);
+            float dot = __int_as_float(dots[p][v]), w = v % 2 ? c.w[p].y : c.w[p].x;
+            if (p)
+                t = __fmaf_rn(w, __fsub_rn(dot, BIAS), t);
+            else if (WIDE)
+                t = __fmul_rn(w, __fsub_rn(dot, BIAS));
+            else
+                t = __fmaf_rn(w, dot, v % 2 ? c.shift.y : c.shift.x);
             if (OFFSETS)
-                t = __fmaf_rn(v % 2 ? o[p].y : o[p].x, row_sum[p][v / 2], t);
+                t = __fmaf_rn(v % 2 ? c.o[p].y : c.o[p].x, row_sum[p][v / 2], t);
         }
         sums[v] = __fmaf_rn(t, scale[v / 2], sums[v]);
     }
@@ -265,86 +335,176 @@ __device__ __forceinline__ void load_row_terms(const uint8_t *stage, uint32_t fr
         scale[h] = *reinterpret_cast<const float *>(stage + place::ROW_SCALES + from);
         if (!OFFSETS)
             continue;
-        short2 halves = *reinterpret_cast<const short2 *>(stage + place::ROW_SUMS + from);
-        row_sum[0][h] = (float)(PARTS == 2 ? halves.x : halves.x + halves.y);
+        int halves = *reinterpret_cast<const int *>(stage + place::ROW_SUMS + from);
+        row_sum[0][h] = (float)(PARTS == 2 ? (short)halves : __dp2a_lo(halves, 0x0101, 0));
         if (PARTS == 2)
-            row_sum[PARTS - 1][h] = (float)halves.y;
+            row_sum[PARTS - 1][h] = (float)(halves >> 16);
     }
 }
 
-/*
- * A block of every other eight of the warp's columns: dots of D values, offsets where OFFSETS. Rows
- * have a scale per 32 values, or per 64 where D is 64.
- */
-template <class S, int D, bool OFFSETS, int FIRST>
+/* Which of the warp's columns, in eights: FIRST, FIRST + STEP, ... */
+template <int FIRST_, int STEP_, int COUNT_> struct columns {
+    static constexpr int FIRST = FIRST_, STEP = STEP_, COUNT = COUNT_;
+};
+
+/* How a matrix is summed: dots of D values, offsets, scales beyond what add_dots can shift. */
+template <int D_, bool OFFSETS_, bool WIDE_> struct sum_form {
+    static constexpr int D = D_;
+    static constexpr bool OFFSETS = OFFSETS_, WIDE = WIDE_;
+};
+
+/* Where a lane's part of the weights of k = 0 lies; for other k, xor k * 32. */
+template <class C>
+__device__ __forceinline__ uint32_t weights_address(const uint8_t *weights, const warp_place &at)
+{
+    uint32_t column = at.column + 8 * (C::FIRST + (C::COUNT > 1 ? C::STEP * (at.lane / 16) : 0));
+    return shared_address(weights) + (column + at.lane % 8) * 128 +
+           (((at.lane / 8 % 2) ^ (at.lane & 7)) << 4);
+}
+
+/* Weights of 32 values of all columns. */
+template <class C>
+__device__ __forceinline__ void load_weights(uint32_t (&b)[C::COUNT][2], uint32_t from)
+{
+    if constexpr (C::COUNT == 1) {
+        load_two(b[0], from);
+    } else {
+#pragma unroll
+        for (int j = 0; j < C::COUNT; j += 2) {
+            uint32_t r[4];
+            load_four(r, from + 8 * C::STEP * j * 128);
+            b[j][0] = r[0], b[j][1] = r[1];
+            b[j + 1][0] = r[2], b[j + 1][1] = r[3];
+        }
+    }
+}
+
+/* The same, read again where it is used, for registers are scarce. */
+__device__ __forceinline__ float2 column_pair_again(const uint8_t *plane, uint32_t group,
+                                                    uint32_t column)
+{
+    float2 pair;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];\n"
+                 : "=f"(pair.x), "=f"(pair.y)
+                 : "r"(shared_address(plane) + (group * STRATA__SLAB_ROWS + column) * 4)
+                 : "memory");
+    return pair;
+}
+
+template <class F, int PARTS>
+__device__ __forceinline__ void load_column_terms(column_terms<PARTS> &c, const uint8_t *scales,
+                                                  uint32_t column, int k)
+{
+    c.w[0] = column_pair(scales, k * 32 / F::D, column);
+    if (!F::WIDE)
+        c.shift = {__fmul_rn(c.w[0].x, -BIAS), __fmul_rn(c.w[0].y, -BIAS)};
+}
+
+/* The rest of them. */
+template <class F, int PARTS>
+__device__ __forceinline__ void load_more_terms(column_terms<PARTS> &c, const uint8_t *scales,
+                                                uint32_t column, int k)
+{
+    if (PARTS == 2)
+        c.w[PARTS - 1] = column_pair_again(scales, k * 32 / F::D + 1, column);
+#pragma unroll
+    for (int p = 0; F::OFFSETS && p < PARTS; p++)
+        c.o[p] = column_pair_again(scales + STRATA__INT8_SCALE_BYTES, k * 32 / F::D + p, column);
+}
+
+/* A block of some of the warp's columns. Rows have a scale per 32 values, or per 64 where D is. */
+template <class S, class F, class C>
 __device__ __forceinline__ void multiply_block(float (&sums)[S::MTILES][S::NTILES][4],
                                                const uint8_t *stage, const warp_place &at,
                                                uint32_t values)
 {
     using place = stage_layout<S>;
-    constexpr int STEPS = D == 64 ? 2 : 1, PARTS = D == 16 ? 2 : 1, COUNT = S::NTILES / 2;
-    const uint32_t r = at.lane / 4, q = at.lane % 4, swizzle = at.lane & 7;
+    constexpr int STEPS = F::D == 64 ? 2 : 1, PARTS = F::D == 16 ? 2 : 1;
+    const uint32_t r = at.lane / 4, q = at.lane % 4;
+    const uint32_t weights = weights_address<C>(stage + place::WEIGHTS, at);
+    const uint32_t codes = shared_address(stage + place::CODES) + (at.row + at.lane % 16) * 128 +
+                           (((at.lane / 16) ^ (at.lane & 7)) << 4);
 #pragma unroll 1 /* unrolled it takes twice the registers */
     for (int k = 0; k < 4 && k * 32 < (int)values; k += STEPS) {
-        uint32_t b[COUNT][STEPS][2];
-        float2 w[COUNT];
+        uint32_t b[STEPS][C::COUNT][2];
+        column_terms<PARTS> terms[C::COUNT];
 #pragma unroll
-        for (int j = 0; j < COUNT; j++) {
-            uint32_t column = at.column + 8 * (FIRST + 2 * j);
+        for (int s = 0; s < STEPS; s++)
+            load_weights<C>(b[s], weights ^ (uint32_t)(k + s) * 32);
 #pragma unroll
-            for (int s = 0; s < STEPS; s++)
-                load_weights(b[j][s], stage + place::WEIGHTS + (column + at.lane % 8) * 128 +
-                                          (((2 * (k + s) + at.lane / 8 % 2) ^ swizzle) << 4));
-            w[j] = column_pair(stage + place::SCALES, k * 32 / D, column + 2 * q);
-        }
+        for (int j = 0; j < C::COUNT; j++)
+            load_column_terms<F>(terms[j], stage + place::SCALES,
+                                 at.column + 8 * (C::FIRST + C::STEP * j) + 2 * q, k);
 #pragma unroll
         for (int i = 0; i < (int)S::MTILES; i++) {
             uint32_t a[STEPS][4], row = at.row + 16 * i;
             float scale[2], row_sum[PARTS][2];
 #pragma unroll
             for (int s = 0; s < STEPS; s++)
-                load_rows(a[s], stage + place::CODES + (row + at.lane % 16) * 128 +
-                                    (((2 * (k + s) + at.lane / 16) ^ swizzle) << 4));
-            load_row_terms<S, PARTS, OFFSETS>(stage, (row + r) * 16 + k * 4, row_sum, scale);
+                load_four(a[s], (codes ^ (uint32_t)(k + s) * 32) + 16 * i * 128);
+            load_row_terms<S, PARTS, F::OFFSETS>(stage, (row + r) * 16 + k * 4, row_sum, scale);
 #pragma unroll
-            for (int j = 0; j < COUNT; j++) {
-                int dots[PARTS][4] = {};
-                uint32_t column = at.column + 8 * (FIRST + 2 * j) + 2 * q;
-                float2 both[PARTS] = {w[j]}, o[PARTS];
-                if (PARTS == 2)
-                    both[PARTS - 1] = column_pair(stage + place::SCALES, 2 * k + 1, column);
-#pragma unroll
-                for (int p = 0; OFFSETS && p < PARTS; p++)
-                    o[p] = column_pair(stage + place::OFFSETS, k * 32 / D + p, column);
-                if (D == 16) {
-                    multiply_16(dots[0], a[0][0], a[0][1], b[j][0][0]);
-                    multiply_16(dots[PARTS - 1], a[0][2], a[0][3], b[j][0][1]);
+            for (int j = 0; j < C::COUNT; j++) {
+                int dots[PARTS][4];
+                load_more_terms<F>(terms[j], stage + place::SCALES,
+                                   at.column + 8 * (C::FIRST + C::STEP * j) + 2 * q, k);
+                if (F::D == 16) {
+                    multiply_16(dots[0], a[0][0], a[0][1], b[0][j][0]);
+                    multiply_16(dots[PARTS - 1], a[0][2], a[0][3], b[0][j][1]);
                 } else {
-#pragma unroll
-                    for (int s = 0; s < STEPS; s++)
-                        multiply_32(dots[0], a[s], b[j][s]);
+                    multiply_32(dots[0], a[0], b[0][j][0], b[0][j][1]);
+                    if (STEPS == 2)
+                        multiply_32_more(dots[0], a[STEPS - 1], b[STEPS - 1][j][0],
+                                         b[STEPS - 1][j][1]);
                 }
-                add_dots<PARTS, OFFSETS>(sums[i][FIRST + 2 * j], dots, both, o, row_sum, scale);
+                add_dots<PARTS, F::OFFSETS, F::WIDE>(sums[i][C::FIRST + C::STEP * j], dots,
+                                                     terms[j], row_sum, scale);
             }
         }
     }
 }
 
-template <class S, int FIRST>
+template <class S, class C>
 __device__ __forceinline__ void multiply_form(float (&sums)[S::MTILES][S::NTILES][4],
                                               const uint8_t *stage, const warp_place &at,
                                               uint32_t values, const strata__int8_form &form)
 {
-    if (form.values == 16 && form.offsets)
-        multiply_block<S, 16, true, FIRST>(sums, stage, at, values);
-    else if (form.values == 16)
-        multiply_block<S, 16, false, FIRST>(sums, stage, at, values);
-    else if (form.values == 64)
-        multiply_block<S, 64, false, FIRST>(sums, stage, at, values);
-    else if (form.offsets)
-        multiply_block<S, 32, true, FIRST>(sums, stage, at, values);
-    else
-        multiply_block<S, 32, false, FIRST>(sums, stage, at, values);
+    switch (form.kind) {
+    case STRATA__INT8_SUM_16_OFFSETS: /* half the columns at a time: registers are scarce */
+        if constexpr (C::STEP == 2)
+            multiply_block<S, sum_form<16, true, false>, C>(sums, stage, at, values);
+        break;
+    case STRATA__INT8_SUM_16:
+        multiply_block<S, sum_form<16, false, false>, C>(sums, stage, at, values);
+        break;
+    case STRATA__INT8_SUM_32_OFFSETS:
+        multiply_block<S, sum_form<32, true, false>, C>(sums, stage, at, values);
+        break;
+    case STRATA__INT8_SUM_64:
+        multiply_block<S, sum_form<64, false, false>, C>(sums, stage, at, values);
+        break;
+    case STRATA__INT8_SUM_32_WIDE:
+        multiply_block<S, sum_form<32, false, true>, C>(sums, stage, at, values);
+        break;
+    default:
+        multiply_block<S, sum_form<32, false, false>, C>(sums, stage, at, values);
+        break;
+    }
+}
+
+/* All columns at once where one form serves them. */
+template <class S, bool PAIRED>
+__device__ __forceinline__ void multiply_all(float (&sums)[S::MTILES][S::NTILES][4],
+                                             const uint8_t *stage, const warp_place &at,
+                                             uint32_t values, const strata__int8_form (&form)[2])
+{
+    const strata__int8_form &second = form[PAIRED ? 1 : 0];
+    if (form[0].kind == second.kind && second.kind != STRATA__INT8_SUM_16_OFFSETS) {
+        multiply_form<S, columns<0, 1, S::NTILES>>(sums, stage, at, values, second);
+        return;
+    }
+    multiply_form<S, columns<0, 2, S::NTILES / 2>>(sums, stage, at, values, form[0]);
+    multiply_form<S, columns<1, 2, S::NTILES / 2>>(sums, stage, at, values, second);
 }
 
 __device__ __forceinline__ float with_bias(float sum, const float *bias, uint64_t at)
@@ -352,201 +512,179 @@ __device__ __forceinline__ float with_bias(float sum, const float *bias, uint64_
     return bias ? __fadd_rn(sum, __ldg(bias + at)) : sum;
 }
 
+/* No sum is -0, so that adding 0 for want of a bias changes nothing. */
 template <class S>
 __device__ __forceinline__ void store_sums(const strata__int8_product_args &args,
                                            const work_tile &tile, const warp_place &at,
                                            const float (&sums)[S::MTILES][S::NTILES][4])
 {
-    uint32_t expert = args.range.first_expert + tile.expert;
+    uint32_t expert = args.range.first_expert + tile.expert, row = at.row + at.lane / 4;
     uint32_t first =
         (args.first_slab + tile.column) * STRATA__SLAB_ROWS + at.column + 2 * (at.lane % 4);
     float factor = args.expert_scale ? args.expert_scale[expert] : 1.0f;
-    const float *bias = args.bias ? args.bias + (uint64_t)expert * args.outputs : nullptr;
+    float *out = args.out + (uint64_t)(tile.first_row + row) * args.out_stride + first;
+    float2 bias[S::NTILES] = {};
 #pragma unroll
-    for (int i = 0; i < (int)S::MTILES; i++)
+    for (int j = 0; args.bias && j < (int)S::NTILES; j++)
+        if (first + 8 * j < args.end) /* outputs are even */
+            bias[j] = *reinterpret_cast<const float2 *>(
+                args.bias + (uint64_t)expert * args.outputs + first + 8 * j);
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            uint32_t row = at.row + 16 * i + 8 * h + at.lane / 4;
-            float *out = args.out + (uint64_t)(tile.first_row + row) * args.out_stride;
-            if (row >= tile.rows)
-                continue;
+    for (int i = 0; i < 2 * (int)S::MTILES; i++, row += 8, out += 8 * (uint64_t)args.out_stride)
 #pragma unroll
-            for (int j = 0; j < (int)S::NTILES; j++)
-#pragma unroll
-                for (int v = 0; v < 2; v++) {
-                    uint32_t column = first + 8 * j + v;
-                    if (column < args.end)
-                        out[column] =
-                            __fmul_rn(with_bias(sums[i][j][2 * h + v], bias, column), factor);
-                }
-        }
+        for (int j = 0; j < (int)S::NTILES; j++)
+            if (row < tile.rows && first + 8 * j < args.end)
+                *reinterpret_cast<float2 *>(out + 8 * j) = {
+                    __fmul_rn(__fadd_rn(sums[i / 2][j][i % 2 * 2], bias[j].x), factor),
+                    __fmul_rn(__fadd_rn(sums[i / 2][j][i % 2 * 2 + 1], bias[j].y), factor)};
 }
 
-/* The tile's hidden values to shared memory, [row][H_STRIDE]. */
+/* The tile's sums to shared memory, [row][SUM_STRIDE]: the gates, then the ups. */
 template <class S>
 __device__ __forceinline__ void
-gather_hidden(const strata__int8_product_args &args, const work_tile &tile, const warp_place &at,
-              const float (&sums)[S::MTILES][S::NTILES][4], float *hidden)
+gather_sums(const warp_place &at, const float (&sums)[S::MTILES][S::NTILES][4], float *shared)
 {
-    uint32_t first = (args.first_slab + tile.column) * H_COLUMNS;
-    uint64_t bias = (uint64_t)(args.range.first_expert + tile.expert) * args.outputs + first;
 #pragma unroll
     for (int i = 0; i < (int)S::MTILES; i++)
 #pragma unroll
-        for (int j = 0; j < (int)S::NTILES; j += 2)
+        for (int j = 0; j < (int)S::NTILES; j++)
 #pragma unroll
-            for (int v = 0; v < 4; v++) {
-                uint32_t row = at.row + 16 * i + 8 * (v / 2) + at.lane / 4;
-                uint32_t column = at.column / 2 + 4 * j + 2 * (at.lane % 4) + v % 2;
-                if (row >= tile.rows || first + column >= args.end)
-                    continue;
-                float gate = with_bias(sums[i][j][v], args.bias, bias + column);
-                float up = with_bias(sums[i][j + 1][v], args.up_bias, bias + column);
-                hidden[row * H_STRIDE + column] = activate_exact(args.activation, gate, up);
+            for (int v = 0; v < 4; v += 2) {
+                uint32_t row = at.row + 16 * i + 4 * v + at.lane / 4;
+                uint32_t column = at.column / 2 + 4 * (j & ~1) + 2 * (at.lane % 4);
+                *reinterpret_cast<float2 *>(shared + row * SUM_STRIDE + j % 2 * H_COLUMNS +
+                                            column) = {sums[i][j][v], sums[i][j][v + 1]};
             }
 }
 
-/* 32 values of a quantised row, and their scale and sums. */
-__device__ __forceinline__ void store_block(const float *values, float scale, float inverse,
-                                            uint8_t *row, uint32_t column, uint32_t width)
-{
-    uint32_t words[8], codes = codes_bytes(width), scales = scales_bytes(width);
-    int sums[2] = {0, 0};
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        int c[4];
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            c[j] = quantised(values[4 * i + j], inverse);
-            sums[i / 4] += c[j];
-        }
-        words[i] = pack_codes(c[0], c[1], c[2], c[3]);
-    }
-    uint4 *to = reinterpret_cast<uint4 *>(row + column);
-    to[0] = {words[0], words[1], words[2], words[3]};
-    to[1] = {words[4], words[5], words[6], words[7]};
-    uint8_t *plane = row + codes + column / STRATA__INT8_BLOCK * 4;
-    *reinterpret_cast<float *>(plane) = scale;
-    *reinterpret_cast<short2 *>(plane + scales) = {(short)sums[0], (short)sums[1]};
-}
-
+/* Hidden values of the gathered sums, quantised: four a thread, a row's 64 in half a warp. */
 template <class S>
 __device__ __forceinline__ void quantise_hidden(const strata__int8_product_args &args,
-                                                const work_tile &tile, const float *hidden)
+                                                const work_tile &tile, const float *shared)
 {
-    uint32_t first = (args.first_slab + tile.column) * H_COLUMNS, group = args.h_group;
-    uint32_t row_bytes = codes_bytes(args.outputs) + 2 * scales_bytes(args.outputs);
-    for (uint32_t i = threadIdx.x; i < S::ROWS * (H_COLUMNS / group); i += THREADS) {
-        uint32_t row = i % S::ROWS, column = i / S::ROWS * group, most = 0;
-        const float *values = hidden + row * H_STRIDE + column;
-        if (row >= tile.rows || first + column >= args.end)
-            continue;
-        for (uint32_t k = 0; k < group; k++)
-            most = max(most, magnitude_bits(values[k]));
-        float inverse, scale = group_scale(most, &inverse);
-        uint8_t *to = args.h + (uint64_t)(tile.first_row + row) * row_bytes;
-        for (uint32_t k = 0; k < group; k += STRATA__INT8_BLOCK)
-            store_block(values + k, scale, inverse, to, first + column + k, args.outputs);
+    constexpr uint32_t QUADS = H_COLUMNS / 4;
+    uint32_t column = threadIdx.x % QUADS * 4;
+    uint32_t output = (args.first_slab + tile.column) * H_COLUMNS + column;
+    uint64_t bias = (uint64_t)(args.range.first_expert + tile.expert) * args.outputs + output;
+    bool inside = output < args.end;
+    for (uint32_t row = threadIdx.x / QUADS; (row & ~1u) < tile.rows; row += S::THREADS / QUADS) {
+        float gate[4], up[4];
+        const float *from = shared + row * SUM_STRIDE + column;
+        *reinterpret_cast<float4 *>(gate) = *reinterpret_cast<const float4 *>(from);
+        *reinterpret_cast<float4 *>(up) = *reinterpret_cast<const float4 *>(from + H_COLUMNS);
+#pragma unroll
+        for (int v = 0; v < 4; v++)
+            gate[v] = inside
+                          ? activate_exact(args.activation, with_bias(gate[v], args.bias, bias + v),
+                                           with_bias(up[v], args.up_bias, bias + v))
+                          : 0.0f;
+        quantise_four(gate, args.h_group, args.h, (uint64_t)tile.first_row + row, output,
+                      args.outputs, inside && row < tile.rows);
     }
 }
 
 template <class S, bool PAIRED>
-__global__ void __launch_bounds__(THREADS, 2)
-    product(const __grid_constant__ strata__int8_product_args args)
+__global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
+    product(const __grid_constant__ strata__int8_product_args args, uint32_t stage_count)
 {
     using place = stage_layout<S>;
     extern __shared__ __align__(1024) uint8_t stages[];
     __shared__ work_list list;
-    __shared__ work_tile tile; /* here, not in registers, which are scarce */
-    __shared__ bool more;
-    __shared__ uint32_t index;
-    if (threadIdx.x == 0)
-        index = blockIdx.x;
-    constexpr uint32_t COLUMN_WARPS = STRATA__SLAB_ROWS / (S::NTILES * 8);
-    uint32_t warp = threadIdx.x / 32;
-    warp_place at = {warp / COLUMN_WARPS * (S::MTILES * 16), warp % COLUMN_WARPS * (S::NTILES * 8),
-                     threadIdx.x % 32};
+    __shared__ work_tile tile, next; /* here, not in registers, which are scarce */
     build_list<S>(list, args.range);
+    if (threadIdx.x < 32)
+        find_work<S>(list, args, blockIdx.x, &next);
     for (;;) {
         float sums[S::MTILES][S::NTILES][4] = {};
+        uint32_t reading = 0;
         __syncthreads();
-        if (threadIdx.x == 0) {
-            more = find_work<S>(list, args, index, &tile);
-            index += gridDim.x;
-        }
+        if (threadIdx.x == 0)
+            tile = next;
         __syncthreads();
-        if (!more)
+        if (tile.rows == 0)
             return;
-#pragma unroll
-        for (uint32_t s = 0; s < S::STAGES - 1; s++) {
+        thread_copies copies = plan_copies<S, PAIRED>(args, tile);
+        for (uint32_t s = 0; s + 1 < stage_count; s++) {
             if (s * STRATA__INT8_K < args.inputs)
-                load_stage<S, PAIRED>(args, tile, s, stages + s * place::BYTES);
+                load_stage<S>(args, tile, copies, args.inputs - s * STRATA__INT8_K,
+                              stages + s * place::BYTES);
             commit();
         }
-        for (uint32_t b = 0; b * STRATA__INT8_K < args.inputs; b++) {
-            wait_copies<S::STAGES - 2>();
+        if (threadIdx.x < 32)
+            find_work<S>(list, args, tile.index + gridDim.x, &next);
+        for (uint32_t left = args.inputs;;) {
+            uint32_t ahead = (stage_count - 1) * STRATA__INT8_K;
+            if (S::MOST_STAGES > S::STAGES && stage_count == S::MOST_STAGES)
+                wait_copies<S::MOST_STAGES - 2>();
+            else
+                wait_copies<S::STAGES - 2>();
             __syncthreads();
-            uint32_t ahead = b + S::STAGES - 1;
-            if (ahead * STRATA__INT8_K < args.inputs)
-                load_stage<S, PAIRED>(args, tile, ahead, stages + ahead % S::STAGES * place::BYTES);
+            if (left > ahead)
+                load_stage<S>(args, tile, copies, left - ahead,
+                              stages + (reading ? reading - 1 : stage_count - 1) * place::BYTES);
             commit();
-            const uint8_t *stage = stages + b % S::STAGES * place::BYTES;
-            uint32_t values = args.inputs - b * STRATA__INT8_K;
-            if (at.row >= tile.rows)
-                continue;
-            multiply_form<S, 0>(sums, stage, at, values, args.form[0]);
-            multiply_form<S, 1>(sums, stage, at, values, args.form[PAIRED ? 1 : 0]);
+            warp_place warp = place_of_warp<S>();
+            if (warp.row < tile.rows)
+                multiply_all<S, PAIRED>(sums, stages + reading * place::BYTES, warp, left,
+                                        args.form);
+            if (left <= STRATA__INT8_K)
+                break;
+            left -= STRATA__INT8_K;
+            reading = reading + 1 == stage_count ? 0 : reading + 1;
         }
         if (!PAIRED) {
-            store_sums<S>(args, tile, at, sums);
+            store_sums<S>(args, tile, place_of_warp<S>(), sums);
             continue;
         }
-        float *hidden = reinterpret_cast<float *>(stages);
+        float *gathered = reinterpret_cast<float *>(stages);
         __syncthreads();
-        gather_hidden<S>(args, tile, at, sums, hidden);
+        gather_sums<S>(place_of_warp<S>(), sums, gathered);
         __syncthreads();
-        quantise_hidden<S>(args, tile, hidden);
+        quantise_hidden<S>(args, tile, gathered);
     }
 }
 
-template <class S, bool PAIRED> strata_status load()
+template <class S, bool PAIRED> strata_status load(uint64_t shared_bytes)
 {
     const void *kernel = reinterpret_cast<const void *>(product<S, PAIRED>);
-    return strata__cuda_load_kernels(&kernel, 1, stage_layout<S>::ALL_BYTES);
+    return strata__cuda_load_kernels(&kernel, 1, stage_bytes<S>(shared_bytes));
 }
 
 template <class S>
-void launch(uint32_t multiprocessors, cudaStream_t stream, bool paired,
+void launch(const strata__cuda_state *state, cudaStream_t stream, bool paired,
             const strata__int8_product_args &args)
 {
+    uint32_t bytes = stage_bytes<S>(state->shared_memory_bytes);
+    uint32_t stages = bytes / stage_layout<S>::BYTES;
     uint64_t most = (uint64_t)(args.range.rows / S::ROWS + args.range.experts) * args.slabs;
-    uint32_t blocks = most < 2 * multiprocessors ? (uint32_t)most : 2 * multiprocessors;
+    uint32_t blocks = S::BLOCKS * state->multiprocessors;
+    blocks = most < blocks ? (uint32_t)most : blocks;
     if (paired)
-        product<S, true><<<blocks, THREADS, stage_layout<S>::ALL_BYTES, stream>>>(args);
+        product<S, true><<<blocks, S::THREADS, bytes, stream>>>(args, stages);
     else
-        product<S, false><<<blocks, THREADS, stage_layout<S>::ALL_BYTES, stream>>>(args);
+        product<S, false><<<blocks, S::THREADS, bytes, stream>>>(args, stages);
 }
 
 } /* namespace */
 
-strata_status strata__cuda_int8_product_load(void)
+strata_status strata__cuda_int8_product_load(const strata__cuda_state *state)
 {
-    strata_status (*const loads[])() = {load<shape<64>, false>, load<shape<64>, true>,
-                                        load<shape<32>, false>, load<shape<32>, true>};
+    strata_status (*const loads[])(uint64_t) = {load<shape<64>, false>, load<shape<64>, true>,
+                                                load<shape<32>, false>, load<shape<32>, true>};
     strata_status status = STRATA_OK;
-    for (strata_status (*one)() : loads)
+    for (strata_status (*one)(uint64_t) : loads)
         if (status == STRATA_OK)
-            status = one();
+            status = one(state->shared_memory_bytes);
     return status;
 }
 
 /* Which tile is taken changes no bit: few rows an expert are cut in small ones. */
-strata_status strata__cuda_int8_product(uint32_t multiprocessors, cudaStream_t stream, bool paired,
-                                        const strata__int8_product_args *args)
+strata_status strata__cuda_int8_product(const strata__cuda_state *state, cudaStream_t stream,
+                                        bool paired, const strata__int8_product_args *args)
 {
     if (args->range.rows / args->range.experts <= 32)
-        launch<shape<32>>(multiprocessors, stream, paired, *args);
+        launch<shape<32>>(state, stream, paired, *args);
     else
-        launch<shape<64>>(multiprocessors, stream, paired, *args);
+        launch<shape<64>>(state, stream, paired, *args);
     return strata__cuda_status(cudaGetLastError(), "multiplying int8");
 }

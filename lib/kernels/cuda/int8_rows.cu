@@ -35,8 +35,7 @@ template <bool ACTIVATE>
 __global__ void __launch_bounds__(THREADS)
     quantise(const __grid_constant__ strata__int8_rows_args args)
 {
-    uint32_t row = blockIdx.x, codes = codes_bytes(args.width), scales = scales_bytes(args.width);
-    uint8_t *out = args.out + (uint64_t)row * (codes + 2 * scales);
+    uint32_t row = blockIdx.x;
     /* Whole warps stay together for the exchanges; a warp's width is two groups of 64. */
     uint32_t end = (args.width + 127) / 128 * 128;
     for (uint32_t at = threadIdx.x * 4; at < end; at += THREADS * 4) {
@@ -44,36 +43,20 @@ __global__ void __launch_bounds__(THREADS)
         float4 v = {0.0f, 0.0f, 0.0f, 0.0f};
         if (inside)
             v = ACTIVATE ? activated(args, row, at) : half_values(args, row, at);
-        uint32_t most = max(max(magnitude_bits(v.x), magnitude_bits(v.y)),
-                            max(magnitude_bits(v.z), magnitude_bits(v.w)));
-        for (uint32_t lanes = 1; lanes < args.group / 4; lanes *= 2)
-            most = max(most, __shfl_xor_sync(0xffffffffu, most, lanes));
-        float inverse, scale = group_scale(most, &inverse);
-        int a = quantised(v.x, inverse), b = quantised(v.y, inverse);
-        int c = quantised(v.z, inverse), d = quantised(v.w, inverse), sum = a + b + c + d;
-        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        if (!inside)
-            continue;
-        *reinterpret_cast<uint32_t *>(out + at) = pack_codes(a, b, c, d);
-        if (at % STRATA__INT8_BLOCK == 0)
-            *reinterpret_cast<float *>(out + codes + at / STRATA__INT8_BLOCK * 4) = scale;
-        if (at % STRATA__INT8_HALF == 0)
-            *reinterpret_cast<int16_t *>(out + codes + scales + at / STRATA__INT8_HALF * 2) =
-                (int16_t)sum;
+        quantise_four({v.x, v.y, v.z, v.w}, args.group, args.out, row, at, args.width, inside);
     }
 }
 
 } /* namespace */
 
-strata_status strata__cuda_int8_load(void)
+strata_status strata__cuda_int8_load(const strata__cuda_state *state)
 {
     const void *kernels[] = {reinterpret_cast<const void *>(quantise<false>),
                              reinterpret_cast<const void *>(quantise<true>)};
     strata_status status = strata__cuda_load_kernels(kernels, 2, 0);
     if (status == STRATA_OK)
         status = strata__cuda_int8_decode_load();
-    return status == STRATA_OK ? strata__cuda_int8_product_load() : status;
+    return status == STRATA_OK ? strata__cuda_int8_product_load(state) : status;
 }
 
 strata_status strata__cuda_int8_rows(cudaStream_t stream, const strata__int8_rows_args *args)
