@@ -12,7 +12,7 @@
 #include "stats.h"
 #include "tool.h"
 
-enum { KEY_PROMPTS = 0x200, KEY_REPEAT, KEY_COLD, KEY_DECODE, KEY_ROWS, KEY_LEND };
+enum { KEY_PROMPTS = 0x200, KEY_REPEAT, KEY_COLD, KEY_DECODE, KEY_ROWS, KEY_LEND, KEY_TUNE };
 enum { MAX_PROMPTS = 32, MAX_REPEATS = BENCH_MOST_ROUNDS };
 
 static const struct argp_option option_table[] = {
@@ -24,6 +24,10 @@ static const struct argp_option option_table[] = {
     {"decode", KEY_DECODE, "N", 0, "N steps of decoding after each prompt, as often", 1},
     {"rows", KEY_ROWS, "R", 0, "Tokens of such a step, 1 by default", 1},
     {"lend", KEY_LEND, 0, 0, "Prompts borrow their memory from the expert cache", 1},
+    {"tune", KEY_TUNE, "FILE", 0,
+     "Measure what paths and formats cost on the device instead, and write it to FILE for --costs; "
+     "needs no pack",
+     1},
     {0},
 };
 
@@ -41,6 +45,7 @@ typedef struct arguments {
     run_options run;
     pack_arguments in;
     const char *prompts;
+    const char *tune_path;
     uint64_t repeats;
     uint64_t decode_steps;
     uint64_t decode_rows;
@@ -86,6 +91,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_LEND:
         a->lend = true;
+        return 0;
+    case KEY_TUNE:
+        a->tune_path = arg;
+        a->in.optional = true;
         return 0;
     case KEY_REPEAT:
         if (!parse_u64(arg, &a->repeats) || a->repeats < 1 || a->repeats > MAX_REPEATS)
@@ -298,13 +307,38 @@ static int run(bench *b, strata_pack *pack)
     return TOOL_OK;
 }
 
+/* Costs of the device to a file, "-" for standard output. */
+static int tune(const arguments *a)
+{
+    static char text[STRATA_COSTS_MOST_BYTES];
+    bool standard = strcmp(a->tune_path, "-") == 0, good;
+    strata_context *context = NULL;
+    uint64_t bytes = 0;
+    FILE *file = NULL;
+    strata_status status = strata_context_create(NULL, &context);
+    if (status == STRATA_OK)
+        status = strata_costs_measure(context, a->run.device, text, sizeof text, &bytes);
+    if (status != STRATA_OK) {
+        strata_context_destroy(context);
+        return tool_fail("cannot measure costs", status, a->in.json);
+    }
+    strata_context_destroy(context);
+    file = standard ? stdout : fopen(a->tune_path, "w");
+    good = file && fputs(text, file) >= 0 && fflush(file) == 0;
+    if (file && !standard)
+        good = fclose(file) == 0 && good;
+    if (!good)
+        tool_message("%s: cannot be written", a->tune_path);
+    return good ? TOOL_OK : TOOL_FAILED;
+}
+
 int cmd_bench(int argc, char **argv)
 {
     static const struct argp_child children[] = {{&pack_argp, 0, 0, 0}, {&run_argp, 0, 0, 0}, {0}};
     static const struct argp parser = {
         option_table,
         parse_option,
-        "PACK",
+        "[PACK]",
         "Measures how fast prompts are read, and what follows is decoded.",
         children,
         0,
@@ -315,6 +349,8 @@ int cmd_bench(int argc, char **argv)
     strata_pack *pack;
     int code;
     argp_parse(&parser, argc, argv, 0, NULL, &a);
+    if (a.tune_path)
+        return tune(&a);
     if (!parse_lengths(a.prompts, &b)) {
         tool_message("--prompts: \"%s\" is not a list of at most %d lengths", a.prompts,
                      MAX_PROMPTS);

@@ -57,7 +57,7 @@ static error_t parse_pack_option(int key, char *arg, struct argp_state *state)
         a->pack = arg;
         return 0;
     case ARGP_KEY_END:
-        if (!a->pack)
+        if (!a->pack && !a->optional)
             argp_error(state, "name a pack");
         return 0;
     default:

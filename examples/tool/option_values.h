@@ -25,6 +25,7 @@ uint32_t option_choice(const char *text, const char *const *names, const struct 
 typedef struct pack_arguments {
     const char *pack;
     bool json;
+    bool optional; /* no pack need be named */
 } pack_arguments;
 
 /* Child for a command's argp, whose input is a pack_arguments. */

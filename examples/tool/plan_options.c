@@ -2,10 +2,21 @@
 #include "plan_options.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "option_values.h"
+#include "parse.h"
 
-enum { KEY_BUDGET = 0x300, KEY_HOST_BUDGET, KEY_CONTEXT, KEY_CHUNK, KEY_KV, KEY_PATH, KEY_EXPERTS };
+enum {
+    KEY_BUDGET = 0x300,
+    KEY_HOST_BUDGET,
+    KEY_CONTEXT,
+    KEY_CHUNK,
+    KEY_KV,
+    KEY_PATH,
+    KEY_EXPERTS,
+    KEY_COSTS
+};
 
 const char *const plan_kv_names[] = {"f16", "q8_0", "f32", NULL};
 
@@ -23,12 +34,16 @@ static const struct argp_option option_table[] = {
      2},
     {"kv", KEY_KV, "TYPE", 0, "KV cache in f16 (default), q8_0 or f32", 2},
     {"experts", KEY_EXPERTS, "WHERE", 0, "auto (default), stream or resident", 2},
+    {"costs", KEY_COSTS, "FILE", 0,
+     "What paths cost on the device, as strata bench --tune measures it; what is usual by default",
+     2},
     {0},
 };
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     strata_plan_options *o = state->input;
+    uint64_t bytes = 0;
     switch (key) {
     case ARGP_KEY_INIT:
         strata_plan_options_init(o, sizeof *o);
@@ -54,6 +69,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_EXPERTS:
         o->experts = option_choice(arg, expert_names, state, "experts");
         return 0;
+    case KEY_COSTS: /* as long as the program */
+        o->costs = parse_read_file(arg, &bytes);
+        if (!o->costs)
+            argp_error(state, "--costs: %s cannot be read", arg);
+        if (strlen(o->costs) != bytes)
+            argp_error(state, "--costs: %s is no text", arg);
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -64,5 +86,5 @@ const struct argp plan_argp = {option_table, parse_option, 0, 0, 0, 0, 0};
 bool plan_options_given(const strata_plan_options *o)
 {
     return o->device_budget_bytes || o->host_budget_bytes || o->context_tokens || o->chunk_tokens ||
-           o->kv_format || o->experts || o->path;
+           o->kv_format || o->experts || o->path || o->costs;
 }

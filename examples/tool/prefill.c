@@ -37,6 +37,29 @@ static strata_status run(prefill_answer *answer, strata_prefill *prefill, bool a
     return status;
 }
 
+/* Paths of the band that the first chunk belongs to. */
+static strata_status find_paths(prefill_answer *answer, const strata_plan *plan)
+{
+    strata_plan_info info = {.struct_size = sizeof info};
+    strata_plan_band band = {.struct_size = sizeof band};
+    strata_plan_layer layer = {.struct_size = sizeof layer};
+    uint32_t index = 0;
+    strata_status status = strata_plan_info_get(plan, &info);
+    answer->layers = calloc(answer->info.layer_count + 1, sizeof *answer->layers);
+    if (!answer->layers)
+        return STRATA_ERR_NO_MEMORY;
+    for (; status == STRATA_OK && index + 1 < info.band_count; index++) {
+        status = strata_plan_band_get(plan, index, &band);
+        if (band.rows >= answer->tokens.count)
+            break;
+    }
+    for (uint32_t i = 0; status == STRATA_OK && i < answer->info.layer_count; i++) {
+        status = strata_plan_layer_get(plan, i, index, &layer);
+        answer->layers[i] = (layer_path){layer.path_name, layer.reason};
+    }
+    return status;
+}
+
 strata_status prefill_answer_read(prefill_answer *answer, strata_session *session,
                                   strata_prefill *prefill, bool all_logits)
 {
@@ -47,6 +70,8 @@ strata_status prefill_answer_read(prefill_answer *answer, strata_session *sessio
     if (!answer->logits)
         return STRATA_ERR_NO_MEMORY;
     status = run(answer, prefill, all_logits);
+    if (status == STRATA_OK)
+        status = find_paths(answer, strata_session_plan(session));
     answer->stats.struct_size = sizeof answer->stats;
     if (status == STRATA_OK)
         status = strata_session_stats_get(session, &answer->stats);
@@ -80,6 +105,7 @@ void prefill_answer_free(prefill_answer *answer)
 {
     free(answer->tokens.ids);
     free(answer->logits);
+    free(answer->layers);
 }
 
 static double sum_of_exponentials(const float *logits, uint64_t count, float largest)

@@ -11,6 +11,12 @@
 
 #include "parse.h"
 
+/* How a layer was multiplied, and why; static texts. */
+typedef struct layer_path {
+    const char *path;
+    const char *reason;
+} layer_path;
+
 typedef struct prefill_answer {
     const strata_pack *pack;
     const char *pack_path;
@@ -22,6 +28,7 @@ typedef struct prefill_answer {
     uint64_t logits_count;
     strata_prefill_result result;
     strata_session_stats stats;
+    layer_path *layers; /* [info.layer_count], of the prompt's first chunk */
 } prefill_answer;
 
 /* Remembers pack and device (NULL: the CPU). The tokens are the caller's to fill in afterwards. */

@@ -132,6 +132,18 @@ static void json_next(json_writer *json, const prefill_answer *answer, uint64_t 
     free(next);
 }
 
+static void json_layers(json_writer *json, const prefill_answer *answer)
+{
+    json_array(json, "layers");
+    for (uint32_t i = 0; i < answer->info.layer_count; i++) {
+        json_object(json, NULL);
+        json_string(json, "path", answer->layers[i].path);
+        json_string(json, "reason", answer->layers[i].reason);
+        json_end(json);
+    }
+    json_end(json);
+}
+
 void prefill_answer_json(const prefill_answer *answer, uint64_t top, FILE *out)
 {
     json_writer json;
@@ -145,6 +157,7 @@ void prefill_answer_json(const prefill_answer *answer, uint64_t top, FILE *out)
     json_end(&json);
     json_result(&json, answer);
     json_next(&json, answer, top);
+    json_layers(&json, answer);
     stats_json(&json, &answer->stats);
     json_end(&json);
 }

@@ -8,6 +8,7 @@
 #define STRATA_PLAN_H
 
 #include <strata/base.h>
+#include <strata/context.h>
 #include <strata/pack.h>
 
 STRATA_BEGIN_DECLS
@@ -72,7 +73,30 @@ typedef struct strata_plan_options {
     uint64_t kv_tokens; /**< tokens that all sequences hold together, those that are shared counted
                              once, in whole pages; at least the context; 0: the context for each
                              sequence */
+    const char *costs;  /**< what paths cost on the device, as strata_costs_measure() tells; NULL:
+                             what is usual for the compute capability */
 } strata_plan_options;
+
+/** Bytes that the text of strata_costs_measure() never exceeds. */
+enum { STRATA_COSTS_MOST_BYTES = 16384 };
+
+/**
+ * Measures what each path costs on a device for each block format, and tells it as text for
+ * strata_plan_options.costs: a head, then lines of path, format, and billions of floating-point
+ * operations a second. Takes seconds, and some 2 GB of an accelerator's memory. Thread-safety: any
+ * thread; other work on the device makes the figures worse.
+ *
+ * @param context   of the device
+ * @param device    "cpu" (or NULL), "cuda:0"
+ * @param text      the caller's [capacity]; gets the text and its NUL
+ * @param out_bytes bytes of text and NUL, also where they do not fit
+ * @return STRATA_OK, STRATA_ERR_BUFFER_TOO_SMALL, STRATA_ERR_NO_DEVICE, STRATA_ERR_NO_MEMORY,
+ *         STRATA_ERR_DEVICE_MEMORY, STRATA_ERR_DRIVER, STRATA_ERR_INVALID_ARGUMENT
+ */
+STRATA_API STRATA_NODISCARD strata_status strata_costs_measure(strata_context *context,
+                                                               const char *device, char *text,
+                                                               uint64_t capacity,
+                                                               uint64_t *out_bytes);
 
 /** Fills the defaults, never writing beyond caller_bytes, and sets struct_size to it. */
 STRATA_API void strata_plan_options_init(strata_plan_options *options, uint64_t caller_bytes);

@@ -9,9 +9,10 @@
 #include "session/plan.h"
 #include "session/plan_file.h"
 #include "session/plan_input.h"
+#include "session/tune.h"
 
 /* Sizes of the structures in the release that brought them. */
-enum { FIRST_OPTIONS_BYTES = 96, FIRST_FACTS_BYTES = 104, FIRST_SHORTFALL_BYTES = 40 };
+enum { FIRST_OPTIONS_BYTES = 104, FIRST_FACTS_BYTES = 104, FIRST_SHORTFALL_BYTES = 40 };
 
 static const strata_plan_options default_options = {.kv_format = STRATA_KV_F16};
 static const strata_device_facts default_facts = {0};
@@ -92,6 +93,16 @@ strata_status strata_plan_create(strata_pack *pack, const strata_plan_options *o
         status = strata__plan_create(pack, &input.input, out);
     strata__plan_input_finish(&input);
     return status;
+}
+
+strata_status strata_costs_measure(strata_context *context, const char *device, char *text,
+                                   uint64_t capacity, uint64_t *out_bytes)
+{
+    if (!context || !text || !out_bytes)
+        return fail_null("strata_costs_measure", !context ? "context"
+                                                 : !text  ? "text"
+                                                          : "out_bytes");
+    return strata__tune(context, device ? device : "cpu", text, capacity, out_bytes);
 }
 
 void strata_plan_destroy(strata_plan *plan)

@@ -86,7 +86,10 @@ double strata__layout_expert_seconds(const strata__layout_problem *problem,
     double values = 3.0 * g->width * layer->expert_width;
     double blob = (double)layer->gate_bytes + (double)layer->up_bytes + (double)layer->down_bytes;
     double launches = ceil_div(pairs, strata__layout_expert_rows(problem, spec, rows));
-    double rate = f->path_flops[path] * per_expert / (per_expert + f->path_half_rows[path]);
+    bool own = layer->path_flops[path] > 0;
+    double flops = own ? layer->path_flops[path] : f->path_flops[path];
+    double half_rows = own ? layer->path_half_rows[path] : f->path_half_rows[path];
+    double rate = flops * per_expert / (per_expert + half_rows);
     double row_bytes = 8.0 * g->width + 2.0 * layer->expert_width * f->activation_bytes;
     double moved = (double)pairs * row_bytes;
     /* Decoded weights are written, and about half of them leave the device's cache on the way. */

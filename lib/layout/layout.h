@@ -193,6 +193,9 @@ typedef struct strata__layout_layer {
     uint64_t down_bytes;
     uint64_t dense_bytes; /* of the layer's dense tensors, for the predicted time */
     uint64_t state_bytes; /* recurrent state of one sequence */
+    double
+        path_flops[4]; /* of its experts by path, and rows an expert at half of them; 0: facts' */
+    double path_half_rows[4];
 } strata__layout_layer;
 
 typedef struct strata__layout_geometry {
@@ -354,6 +357,8 @@ typedef struct strata__layout_place {
     uint64_t down_offset;  /* in a slot */
     uint32_t resident_count; /* experts 0 to resident_count - 1 are on the device */
     uint32_t group_experts;  /* experts of a copy group; 0: none is streamed */
+    double path_flops[4];    /* of the input's layer */
+    double path_half_rows[4];
 } strata__layout_place;
 
 /* Times of the predicted prompt, all in nanoseconds; link and compute overlap. */

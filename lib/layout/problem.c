@@ -67,6 +67,12 @@ static strata_status check_layer(const strata__layout_geometry *g, uint32_t inde
     };
     char what[24];
     snprintf(what, sizeof what, "layer %u", index);
+    for (uint32_t i = 0; i < STRATA__LAYOUT_PATH_COUNT; ++i)
+        if (!(l->path_flops[i] == 0 || (l->path_flops[i] >= 1 && l->path_flops[i] <= 1e24)) ||
+            !(l->path_half_rows[i] >= 0 && l->path_half_rows[i] <= 1e6))
+            return strata__fail(
+                STRATA_ERR_INVALID_ARGUMENT, "%s: path %s at %g per second, %g rows at half", what,
+                strata__layout_path_name(i), l->path_flops[i], l->path_half_rows[i]);
     return check_ranges(ranges, COUNT(ranges), what);
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "layout/region.h"
 
+#include <string.h>
+
 #include "base/checked.h"
 
 enum { STAGING_PIECES = 4 };
@@ -141,6 +143,9 @@ void strata__layout_place_cache(const strata__layout_problem *problem, const uin
         place->up_offset = c->up_offset;
         place->down_offset = c->down_offset;
         place->resident_count = resident[i];
+        memcpy(place->path_flops, problem->geometry.layers[i].path_flops, sizeof place->path_flops);
+        memcpy(place->path_half_rows, problem->geometry.layers[i].path_half_rows,
+               sizeof place->path_half_rows);
         place->cache_offset = strata__layout_carve(carver, resident[i] * c->slot_bytes);
     }
     layout->loan_bytes = lent;

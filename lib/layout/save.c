@@ -3,7 +3,8 @@
  * A layout as bytes, little-endian:
  *
  *   magic, version, size | fingerprint, layers, bands | request | facts | choice | totals
- *   | flag and [layers] policy exceptions | [layers] residents | [layers][bands] paths | checksum
+ *   | flag and [layers] policy exceptions | [layers] residents, rates of the paths
+ *   | [layers][bands] paths | checksum
  *
  * Offsets are not stored: the tables are built again, and the totals must come out the same.
  */
@@ -88,6 +89,13 @@ static const field facts_fields[] = {
 static const field choice_fields[] = {
     C(chunk_tokens), C(dense_tile),    C(attention_tile), C(expert_tile),
     C(logit_tile),   C(scratch_bytes), C(ring_bytes),     C(group_bytes),
+};
+
+#define P(member) FIELD(strata__layout_place, member)
+static const field place_fields[] = {
+    P(resident_count),    P(path_flops[0]),     P(path_flops[1]),
+    P(path_flops[2]),     P(path_flops[3]),     P(path_half_rows[0]),
+    P(path_half_rows[1]), P(path_half_rows[2]), P(path_half_rows[3]),
 };
 
 /* What the tables must come to. */
@@ -212,7 +220,7 @@ static void put_body(cursor *c, const strata__layout *layout, uint64_t fingerpri
     if (exceptions)
         put(c, exceptions, layout->layer_count);
     for (uint32_t i = 0; i < layout->layer_count; ++i)
-        put_number(c, layout->layers[i].resident_count, 4);
+        put_fields(c, &layout->layers[i], place_fields, COUNT(place_fields));
     put(c, layout->prompt.paths, (uint64_t)layout->layer_count * layout->prompt.band_count);
 }
 
@@ -265,6 +273,7 @@ typedef struct saved {
     strata__layout_choice choice;
     totals sums;
     uint32_t resident[STRATA__LAYOUT_MAX_LAYERS];
+    strata__layout_layer *layers; /* of the geometry, with rates of the plan */
 } saved;
 
 static strata_status read_saved(cursor *c, uint64_t fingerprint, saved *out)
@@ -280,8 +289,13 @@ static strata_status read_saved(cursor *c, uint64_t fingerprint, saved *out)
     get_fields(c, &out->sums, totals_fields, COUNT(totals_fields));
     if (get_number(c, 1))
         out->input.request.layer_paths = get(c, layers);
-    for (uint32_t i = 0; i < layers; ++i)
-        out->resident[i] = (uint32_t)get_number(c, 4);
+    for (uint32_t i = 0; i < layers; ++i) {
+        strata__layout_place place = {0};
+        get_fields(c, &place, place_fields, COUNT(place_fields));
+        out->resident[i] = place.resident_count;
+        memcpy(out->layers[i].path_flops, place.path_flops, sizeof place.path_flops);
+        memcpy(out->layers[i].path_half_rows, place.path_half_rows, sizeof place.path_half_rows);
+    }
     if (bands != strata__layout_band_count(out->choice.chunk_tokens))
         return strata__fail(STRATA_ERR_FORMAT, "a saved plan with %u bands for chunks of %u", bands,
                             out->choice.chunk_tokens);
@@ -307,21 +321,35 @@ static strata_status check_totals(const strata__layout *layout, const totals *su
         (unsigned long long)layout->session_bytes, (unsigned long long)layout->prompt_bytes);
 }
 
+/* With a copy of the layers in `plan`. */
+static strata_status load(const strata__allocator *allocator, saved *plan, uint64_t fingerprint,
+                          const void *data, uint64_t bytes, strata__layout **out)
+{
+    cursor c;
+    strata_status status = check_frame(&c, data, bytes);
+    if (status == STRATA_OK)
+        status = read_saved(&c, fingerprint, plan);
+    if (status == STRATA_OK)
+        status = strata__layout_build(allocator, &plan->input, &plan->choice, out);
+    return status == STRATA_OK ? check_totals(*out, &plan->sums) : status;
+}
+
 strata_status strata__layout_load(const strata__allocator *allocator,
                                   const strata__layout_geometry *geometry, uint64_t fingerprint,
                                   const void *data, uint64_t bytes, strata__layout **out)
 {
     saved plan = {.input.geometry = *geometry};
+    uint64_t layer_bytes = geometry->layer_count * sizeof *plan.layers;
     strata__layout *layout = NULL;
-    cursor c;
-    strata_status status = check_frame(&c, data, bytes);
+    strata_status status;
     *out = NULL;
-    if (status == STRATA_OK)
-        status = read_saved(&c, fingerprint, &plan);
-    if (status == STRATA_OK)
-        status = strata__layout_build(allocator, &plan.input, &plan.choice, &layout);
-    if (status == STRATA_OK)
-        status = check_totals(layout, &plan.sums);
+    plan.layers = strata__alloc(allocator, layer_bytes);
+    if (!plan.layers)
+        return strata__fail_memory(layer_bytes, "a saved plan's layers");
+    memcpy(plan.layers, geometry->layers, layer_bytes);
+    plan.input.geometry.layers = plan.layers;
+    status = load(allocator, &plan, fingerprint, data, bytes, &layout);
+    strata__free(allocator, plan.layers, layer_bytes);
     if (status != STRATA_OK) {
         strata__layout_destroy(layout);
         return status;

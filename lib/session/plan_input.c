@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "session/plan_costs.h"
 #include "session/weights.h"
 
 enum { DEFAULT_CONTEXT_TOKENS = 4096 };
@@ -96,6 +97,21 @@ static void make_request(strata__plan_input *plan, const strata__geometry *geome
         out->decode_rows = 0;
 }
 
+/* Costs of the device, then the caller's. */
+static strata_status set_costs(strata__plan_input *plan, const char *text)
+{
+    const strata__layout_facts *facts = &plan->input.facts;
+    strata__plan_costs costs;
+    strata_status status = STRATA_OK;
+    strata__plan_costs_default(facts, &costs);
+    if (text)
+        status = strata__plan_costs_parse(text, facts->compute_capability, &costs);
+    for (uint32_t i = 0; i < plan->input.geometry.layer_count; ++i)
+        if (plan->layers[i].expert_width)
+            strata__plan_costs_layer(&costs, &plan->layers[i]);
+    return status;
+}
+
 strata_status strata__plan_input_init(strata__plan_input *plan, const strata__allocator *allocator,
                                       const strata__pack *pack, const strata__layout_facts *facts,
                                       const strata_plan_options *options)
@@ -109,6 +125,8 @@ strata_status strata__plan_input_init(strata__plan_input *plan, const strata__al
     status = strata__pack_model(pack, &geometry, &layers);
     if (status == STRATA_OK)
         status = make_geometry(plan, geometry, layers);
+    if (status == STRATA_OK)
+        status = set_costs(plan, options->costs);
     if (status != STRATA_OK)
         return status;
     make_request(plan, geometry, options);

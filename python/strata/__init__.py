@@ -12,7 +12,7 @@ The shared library is found by the path given to load_library(), else by the env
 STRATA_LIBRARY, else where the system keeps libraries.
 """
 from ._native import build_info, load_library, version
-from .device import Device, devices
+from .device import Device, devices, measure_costs
 from .errors import Cancelled, StrataError
 from .generation import Generation, Tokens
 from .pack import Layer, Pack, PackInfo, Tensor, Token
@@ -50,6 +50,7 @@ __all__ = [
     "Tokens",
     "build_info",
     "devices",
+    "measure_costs",
     "load_library",
     "state_info",
     "version",

@@ -28,6 +28,8 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "strata_context_create": (c_int32, [c_void_p, _out_handle]),
     "strata_device_count": (c_int32, [_handle, POINTER(c_uint32)]),
     "strata_device_info_get": (c_int32, [_handle, s.uint32, POINTER(s.strata_device_info)]),
+    "strata_costs_measure": (
+        c_int32, [_handle, s.text, c_char_p, s.uint64, POINTER(c_uint64)]),
     "strata_pack_open_path": (c_int32, [_handle, s.text, _out_handle]),
     "strata_pack_open_memory": (c_int32, [_handle, c_void_p, s.uint64, _out_handle]),
     "strata_pack_close": (None, [_handle]),

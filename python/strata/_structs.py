@@ -238,6 +238,7 @@ class strata_plan_options(_Record):
         ("decode_rows", c_uint32),
         ("reserved1", c_uint32),
         ("kv_tokens", c_uint64),
+        ("costs", c_char_p),
     ]
 
 

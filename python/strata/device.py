@@ -2,10 +2,10 @@
 """The accelerators of this machine."""
 from __future__ import annotations
 
-from ctypes import byref, c_uint32
+from ctypes import byref, c_uint32, c_uint64, create_string_buffer
 from typing import NamedTuple
 
-from . import _structs as s
+from . import _structs as s, constants
 from ._native import check, context, library, sized
 
 
@@ -34,3 +34,11 @@ def devices() -> list[Device]:
                             info.multiprocessor_count, info.memory_total_bytes,
                             info.memory_free_bytes))
     return found
+
+
+def measure_costs(device: str = "cpu") -> str:
+    """What each path costs on a device for each block format, for PlanOptions.costs; takes seconds."""
+    text = create_string_buffer(constants.COSTS_MOST_BYTES)
+    count = c_uint64()
+    check(library().strata_costs_measure(context(), device.encode(), text, len(text), byref(count)))
+    return text.value.decode()

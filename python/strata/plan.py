@@ -44,6 +44,8 @@ class PlanOptions(TypedDict, total=False):
     """"f16", "q8_0" or "f32"."""
     experts: str
     """"auto", "stream" or "resident"."""
+    costs: str
+    """What paths cost on the device: text of measure_costs()."""
     facts: Mapping[str, float]
     """About a device that is not here: fields of strata_device_facts by name."""
 
@@ -201,6 +203,8 @@ def native_options(options: PlanOptions) -> Any:
     plan.chunk_tokens = options.get("chunk", 0)
     plan.path = options.get("path", "auto").encode()
     plan.decode_rows = options.get("decode_rows", 0)
+    if "costs" in options:
+        plan.costs = options["costs"].encode()
     if "facts" in options:
         facts = sized(s.strata_device_facts)
         for name, value in options["facts"].items():

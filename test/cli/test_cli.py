@@ -644,6 +644,23 @@ class PlanTest(unittest.TestCase):
             self.assertEqual(first.returncode, 0, first.stderr)
             self.assertEqual(json.loads(first.stdout)["result"]["chunk_count"], 8)
 
+    def test_costs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            costs = pathlib.Path(folder) / "costs"
+            done = run("bench", "--tune", str(costs))
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+            self.assertTrue(costs.read_text().startswith("strata costs 1\ncompute_capability 0\n"))
+            self.plan("--costs", str(costs))
+            costs.write_text("strata costs 1\ncompute_capability 90\nfused * 900000000 1\n"
+                             "mmq * 1 1\nfp16 * 1 1\n")
+            chosen = self.plan("--costs", str(costs), "--compute-capability", "90")
+            if pathlib.Path(PACK).name == "strata-chapters.gguf":
+                self.assertEqual(set(chosen["paths"]), {"fused"})
+            chosen = self.plan("--compute-capability", "90")
+            self.assertEqual(set(chosen["paths"]), {"fp16"})
+            self.assertEqual(run("plan", PACK, "--costs", str(costs)).returncode, 1)
+            self.assertEqual(run("plan", PACK, "--costs", folder + "/none").returncode, 2)
+
     def test_usage(self):
         for arguments in (["--budget", "much"], ["--kv", "f64"], ["--link-rate", "fast"],
                           ["--chunk", "0"], ["--compute-capability", "x"]):
@@ -677,6 +694,12 @@ class PrefillTest(unittest.TestCase):
                          ["pack", "prompt", "read", "next"])
         self.assertEqual(len(lines), 3 + 4)
         self.assertIn("of memory", lines[2])
+
+    def test_paths(self):
+        layers = self.prefill("--tokens", TOKENS, "--path", "fp16,1:direct")["layers"]
+        self.assertEqual([layer["path"] for layer in layers[:2]], ["fp16", "direct"])
+        self.assertEqual([layer["reason"] for layer in layers[:2]],
+                         ["asked for", "asked for this layer"])
 
     def test_json(self):
         answer = self.prefill("--tokens", TOKENS, "--top", "7")

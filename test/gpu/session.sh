@@ -8,6 +8,9 @@
 #   layers          each layer alone, given the reference's input and choice of experts, for packs
 #                   of every block format and architecture: normalised error at most 1e-5; also with
 #                   activations of 1e6 and more
+#   int8_paths      fused, mmq and mixed vectors on the bundled model against the same on the CPU
+#                   device, whose other precision elsewhere moves single codes: KL at most 1e-3, the
+#                   same top token in 98 %; fused and mmq give the same bits
 #   random_packs    one of every block format, 2,000 positions, for near ties in the routers make
 #                   single positions differ: normalised mean squared error at most 1e-2
 #   architectures   random models against their float64 forwards: the same
@@ -62,6 +65,20 @@ formats=()
 for format in ${FORMATS:-$all_formats}; do
     formats+=("$format")
 done
+
+int8_paths() {
+    local pack=examples/models/strata-chapters.gguf
+    local ids=examples/models/strata-chapters-heldout-ids.txt
+    local path options=(--tokens-file "$ids" --kv f16)
+    for path in fused mmq fused,1:fp16 mmq,0:fused,2:fp16; do
+        read_prompt "$work/cpu" "$pack" "${options[@]}" --path "$path" || continue
+        read_prompt "$work/cuda" "$pack" "${options[@]}" --path "$path" --device cuda:0 || continue
+        compare "$work/cpu" "$work/cuda" --vocabulary 1536 --kl 1e-3 --top 0.98 --name "$path"
+        [ "$path" = fused ] && cp "$work/cuda" "$work/fused"
+        [ "$path" = mmq ] &&
+            compare "$work/fused" "$work/cuda" --vocabulary 1536 --bits --name "fused and mmq"
+    done
+}
 
 make_random() { # FORMAT [GEOMETRY]
     python3 test/tools/mkmoe.py "$work/pack.gguf" --geometry "${2:-tiny}" --experts "$1" \
@@ -134,7 +151,7 @@ architectures() {
     done
 }
 
-[ $# -gt 0 ] || set -- bundled_model layers random_packs architectures
+[ $# -gt 0 ] || set -- bundled_model layers int8_paths random_packs architectures
 for part in "$@"; do
     "$part"
 done

@@ -151,5 +151,5 @@ MUTANTS = {
     "a plan for less memory": (
         "save.c", "if (layout->device_bytes > layout->budget_bytes)", "if (0)"),
     "residents not saved": (
-        "save.c", "put_number(c, layout->layers[i].resident_count, 4);", "put_number(c, 0, 4);"),
+        "save.c", "out->resident[i] = place.resident_count;", "out->resident[i] = 0;"),
 }

@@ -35,7 +35,8 @@
 namespace
 {
 
-constexpr uint32_t WARPS = 8, WARP_ROWS = 4, BLOCK_ROWS = WARPS * WARP_ROWS;
+/* Weight rows of a thread block: many share a codebook, few rows keep more of the device busy. */
+constexpr uint32_t WARPS = 8, MOST_ROWS = 32, LEAST_ROWS = 8, ENOUGH_BLOCKS = 1024;
 constexpr uint32_t CHUNK = 1024; /* values of a row between two gatherings */
 
 /* Least values of a dot, and whether the format has offsets. */
@@ -51,8 +52,8 @@ template <int FORMAT> struct int8_form_of {
 
 template <int FORMAT> struct gathered_terms {
     static constexpr uint32_t GROUPS = int8_form_of<FORMAT>::GROUPS;
-    float scales[GROUPS][BLOCK_ROWS + 1];
-    float offsets[int8_form_of<FORMAT>::OFFSETS ? GROUPS : 1][BLOCK_ROWS + 1];
+    float scales[GROUPS][MOST_ROWS + 1];
+    float offsets[int8_form_of<FORMAT>::OFFSETS ? GROUPS : 1][MOST_ROWS + 1];
 };
 
 /* True when some of the expert's rows lie in the range. */
@@ -94,10 +95,11 @@ __device__ __forceinline__ uint32_t image_row(const strata__int8_decode_args &ar
     return args.matrices == 2 ? row / 8 * 16 + m * 8 + row % 8 : row;
 }
 
-/* Grid: groups of rows, experts, matrices from `first_matrix` on. */
+/* Grid: `block_rows` rows each, experts, matrices from `first_matrix` on. */
 template <int FORMAT>
 __global__ void __launch_bounds__(WARPS * 32)
-    decode_int8(const __grid_constant__ strata__int8_decode_args args, uint32_t first_matrix)
+    decode_int8(const __grid_constant__ strata__int8_decode_args args, uint32_t first_matrix,
+                uint32_t block_rows)
 {
     __shared__ uint4 shared[codebook<FORMAT>::WORDS];
     __shared__ gathered_terms<FORMAT> terms;
@@ -113,8 +115,8 @@ __global__ void __launch_bounds__(WARPS * 32)
     uint32_t k_blocks = (args.inputs + STRATA__INT8_K - 1) / STRATA__INT8_K;
     uint64_t slab_bytes = (uint64_t)k_blocks * STRATA__INT8_IMAGE_BYTES;
     uint32_t slab_rows = STRATA__SLAB_ROWS / args.matrices, first = args.first_slab * slab_rows;
-    uint32_t begin = blockIdx.x * BLOCK_ROWS;
-    uint32_t rows = min(min(args.slabs * slab_rows, args.outputs - first) - begin, BLOCK_ROWS);
+    uint32_t begin = blockIdx.x * block_rows;
+    uint32_t rows = min(min(args.slabs * slab_rows, args.outputs - first) - begin, block_rows);
     uint8_t *images = args.image + (uint64_t)e * args.slabs * slab_bytes;
     blocks += (uint64_t)(first + begin) * row_bytes;
     for (uint32_t k = 0; k < args.inputs; k += CHUNK) {
@@ -126,11 +128,11 @@ __global__ void __launch_bounds__(WARPS * 32)
                                own, k, end);
         }
         __syncthreads();
-        uint32_t own = threadIdx.x % BLOCK_ROWS, at = image_row(args, m, begin + own);
+        uint32_t own = threadIdx.x % block_rows, at = image_row(args, m, begin + own);
         uint8_t *image = images + at / STRATA__SLAB_ROWS * slab_bytes + STRATA__INT8_CODE_BYTES +
                          at % STRATA__SLAB_ROWS * 4;
-        for (uint32_t g = threadIdx.x / BLOCK_ROWS; own < rows && g < (end - k) / values;
-             g += WARPS * 32 / BLOCK_ROWS) {
+        for (uint32_t g = threadIdx.x / block_rows; own < rows && g < (end - k) / values;
+             g += WARPS * 32 / block_rows) {
             uint32_t from = k + g * values;
             uint8_t *to = image + (uint64_t)(from / STRATA__INT8_K) * STRATA__INT8_IMAGE_BYTES +
                           from % STRATA__INT8_K / values * (STRATA__SLAB_ROWS * 4);
@@ -142,7 +144,7 @@ __global__ void __launch_bounds__(WARPS * 32)
     }
 }
 
-typedef void (*decode_kernel)(strata__int8_decode_args, uint32_t);
+typedef void (*decode_kernel)(strata__int8_decode_args, uint32_t, uint32_t);
 
 decode_kernel kernel_of(uint32_t format)
 {
@@ -174,12 +176,12 @@ strata_status strata__cuda_int8_decode(cudaStream_t stream, const strata__int8_d
     uint32_t slab_rows = STRATA__SLAB_ROWS / args->matrices;
     uint32_t left = args->outputs - args->first_slab * slab_rows;
     uint32_t rows = args->slabs * slab_rows < left ? args->slabs * slab_rows : left;
-    dim3 grid((rows + BLOCK_ROWS - 1) / BLOCK_ROWS, args->range.experts, 1);
     bool both = args->matrices == 2 && args->matrix[0].format == args->matrix[1].format;
-    if (both)
-        grid.z = 2;
-    kernel_of(args->matrix[0].format)<<<grid, WARPS * 32, 0, stream>>>(*args, 0);
+    uint32_t most_blocks = rows / MOST_ROWS * args->range.experts * args->matrices;
+    uint32_t block_rows = most_blocks < ENOUGH_BLOCKS ? LEAST_ROWS : MOST_ROWS;
+    dim3 grid((rows + block_rows - 1) / block_rows, args->range.experts, both ? 2 : 1);
+    kernel_of(args->matrix[0].format)<<<grid, WARPS * 32, 0, stream>>>(*args, 0, block_rows);
     if (args->matrices == 2 && !both)
-        kernel_of(args->matrix[1].format)<<<grid, WARPS * 32, 0, stream>>>(*args, 1);
+        kernel_of(args->matrix[1].format)<<<grid, WARPS * 32, 0, stream>>>(*args, 1, block_rows);
     return strata__cuda_status(cudaGetLastError(), "decoding weights to int8");
 }

@@ -58,6 +58,8 @@ static void numbers_out_of_range(void **state)
     BAD(f.layers[0].gate_bytes = 0, "gate bytes");
     BAD(f.layers[0].down_bytes = 1ull << 50, "down bytes");
     BAD(f.layers[0].state_bytes = 1ull << 40, "state bytes");
+    BAD(f.layers[1].path_flops[2] = 0.5, "layer 1: path mmq at 0.5 per second");
+    BAD(f.layers[1].path_half_rows[3] = -1, "layer 1: path fp16");
     BAD(facts->alignment_bytes = 0, "alignment");
     BAD(facts->alignment_bytes = 24, "no power of two");
     BAD(facts->activation_bytes = 0, "activation bytes");

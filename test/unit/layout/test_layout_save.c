@@ -29,6 +29,18 @@ static strata_status load(const layout_fixture *f, uint64_t fingerprint, const v
                                bytes, out);
 }
 
+/* Rates of all paths for every other layer, or none. */
+static void set_rates(layout_fixture *f, uint64_t *seed, bool any)
+{
+    for (uint32_t i = 0; i < f->input.geometry.layer_count; ++i)
+        for (uint32_t path = 0; path < STRATA__LAYOUT_PATH_COUNT; ++path) {
+            bool set = any && i % 2;
+            uint64_t rate = set ? fixture_next(seed, 1, 1000) : 0;
+            f->layers[i].path_flops[path] = 1e10 * (double)rate;
+            f->layers[i].path_half_rows[path] = (double)(set ? fixture_next(seed, 0, 200) : 0);
+        }
+}
+
 static void plans_come_back_the_same(void **state)
 {
     uint64_t seed = 21;
@@ -43,8 +55,10 @@ static void plans_come_back_the_same(void **state)
         if (f.layers[0].expert_width)
             f.layer_paths[0] = STRATA__LAYOUT_FP16;
         f.input.request.layer_paths = i % 2 ? f.layer_paths : NULL;
+        set_rates(&f, &seed, i % 3 == 0);
         layout = fixture_plan(&f);
         data = save(layout, &bytes);
+        set_rates(&f, &seed, false); /* they are in the plan */
         fixture_ok(load(&f, FINGERPRINT, data, bytes, &again));
         fixture_check(again);
         assert_true(fixture_equal(layout, again));
