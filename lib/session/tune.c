@@ -46,6 +46,7 @@ typedef struct tuner {
     strata__kernels *kernels;
     const strata__allocator *allocator;
     strata__stream *stream;
+    strata__event *events[2];
     const shape *shape;
     uint64_t at[PARTS + 1]; /* offsets of the parts, and their end */
     uint8_t *memory;
@@ -195,27 +196,21 @@ static strata_status multiply(const tuner *t, uint32_t path, uint32_t format, ui
 static strata_status measure(tuner *t, uint32_t path, uint32_t format, uint32_t rows, double *out)
 {
     const strata__device_ops *ops = t->device->ops;
-    strata__event *events[2] = {NULL, NULL};
     uint64_t least = UINT64_MAX, ns = 0;
     strata_status status = set_rows(t, rows);
-    for (int i = 0; i < 2 && status == STRATA_OK; ++i)
-        status = ops->event_create(t->device, true, &events[i]);
     for (uint32_t round = 0; round <= t->shape->rounds && status == STRATA_OK; ++round) {
-        status = ops->event_record(t->device, events[0], t->stream);
+        status = ops->event_record(t->device, t->events[0], t->stream);
         if (status == STRATA_OK)
             status = multiply(t, path, format, rows);
         if (status == STRATA_OK)
-            status = ops->event_record(t->device, events[1], t->stream);
+            status = ops->event_record(t->device, t->events[1], t->stream);
         if (status == STRATA_OK)
             status = ops->stream_synchronize(t->device, t->stream);
         if (status == STRATA_OK)
-            status = ops->event_elapsed_ns(t->device, events[0], events[1], &ns);
+            status = ops->event_elapsed_ns(t->device, t->events[0], t->events[1], &ns);
         if (round && ns < least)
             least = ns;
     }
-    for (int i = 0; i < 2; ++i)
-        if (events[i])
-            ops->event_destroy(t->device, events[i]);
     *out = least ? (double)least * 1e-9 : 1e-9;
     return status;
 }
@@ -336,8 +331,13 @@ static strata_status tune_opened(tuner *t)
                  : strata__fail_memory(t->host_bytes + TEXT_BYTES, "measuring costs");
     if (status == STRATA_OK)
         status = ops->stream_create(t->device, &t->stream);
+    for (int i = 0; i < 2 && status == STRATA_OK; ++i)
+        status = ops->event_create(t->device, true, &t->events[i]);
     if (status == STRATA_OK)
         status = run(t);
+    for (int i = 0; i < 2; ++i)
+        if (t->events[i])
+            ops->event_destroy(t->device, t->events[i]);
     if (t->stream)
         ops->stream_destroy(t->device, t->stream);
     if (t->memory)

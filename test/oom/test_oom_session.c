@@ -149,8 +149,41 @@ static void every_allocation_may_fail(void **state)
     free(image);
 }
 
+static void measuring_costs_may_fail(void **state)
+{
+    static char text[STRATA_COSTS_MOST_BYTES];
+    book b = {0};
+    strata_context_options context_options;
+    strata_context *context = NULL;
+    uint64_t base_count, bytes, failures = 0;
+    strata_status status = STRATA_ERR_NO_MEMORY;
+    (void)state;
+    strata_context_options_init(&context_options, sizeof context_options);
+    context_options.alloc_fn = book_alloc;
+    context_options.free_fn = book_free;
+    context_options.alloc_user_data = &b;
+    fixture_ok(strata_context_create(&context_options, &context));
+    base_count = b.live_count;
+    for (uint64_t n = 1; status != STRATA_OK; ++n) {
+        b.fail_at = b.count + n;
+        status = strata_costs_measure(context, NULL, text, sizeof text, &bytes);
+        b.fail_at = 0;
+        assert_int_equal(b.live_count, base_count);
+        if (status == STRATA_OK)
+            break;
+        failures++;
+        if (status != STRATA_ERR_NO_MEMORY && status != STRATA_ERR_DEVICE_MEMORY)
+            fail_msg("allocation %d: %s", (int)n, strata_status_name(status));
+        fixture_text_has("bytes for ");
+    }
+    assert_true(failures > 5);
+    strata_context_destroy(context);
+    assert_int_equal(b.live_count, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_may_fail),
+                                       cmocka_unit_test(measuring_costs_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
