@@ -329,6 +329,8 @@ static int tune(const arguments *a)
         good = fclose(file) == 0 && good;
     if (!good)
         tool_message("%s: cannot be written", a->tune_path);
+    else if (!standard)
+        printf("%s: costs of %s\n", a->tune_path, a->run.device ? a->run.device : "cpu");
     return good ? TOOL_OK : TOOL_FAILED;
 }
 
