@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Decoders to the image of the int8 products: a warp takes 256 values of a row, eight a lane. Scales
- * and offsets are gathered in shared memory, for in the image those of neighbouring rows are
+ * Decoders to the image of the int8 products: a warp takes 256 values of a row, eight a lane.
+ * Scales and offsets are gathered in shared memory, for in the image those of neighbouring rows are
  * neighbours.
  */
 #include "kernels/cuda/codebooks.cuh"

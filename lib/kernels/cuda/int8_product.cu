@@ -118,16 +118,16 @@ __device__ __forceinline__ void find_work(const work_list &list,
                                           const strata__int8_product_args &args, uint32_t index,
                                           work_tile *tile)
 {
-    uint32_t row_tile = index / args.slabs, upto = 0, lane = threadIdx.x;
+    uint32_t row_tile = index / args.slabs, counted = 0, lane = threadIdx.x;
     bool none = row_tile >= list.before[args.range.experts];
     for (uint32_t base = 0; base < args.range.experts; base += 32) {
         uint32_t e = base + lane;
-        upto += __popc(
+        counted += __popc(
             __ballot_sync(0xffffffffu, e < args.range.experts && list.before[e] <= row_tile));
     }
     if (lane != 0)
         return;
-    uint32_t expert = upto - 1, skip = (row_tile - list.before[expert]) * S::ROWS;
+    uint32_t expert = counted - 1, skip = (row_tile - list.before[expert]) * S::ROWS;
     uint32_t first = list.first[expert] + skip;
     tile->index = index;
     tile->expert = expert;
