@@ -6,6 +6,7 @@
 #include "parse.h"
 #include "stats.h"
 #include "text.h"
+#include "tool.h"
 
 static strata_status run_round(const bench_decode *d, strata_session *session,
                                const int32_t *tokens, float *logits, uint64_t capacity,
@@ -45,7 +46,7 @@ static strata_status run_rounds(bench_decode *d, strata_session *session, uint64
         token_list tokens;
         uint64_t length;
         if (random_tokens(d->steps * d->rows, 100 + i, vocabulary, &tokens) != TOKENS_OK)
-            return STRATA_ERR_NO_MEMORY;
+            return tool_own(STRATA_ERR_NO_MEMORY);
         status = strata_session_truncate(session, 0, prompt, &length);
         if (status == STRATA_OK)
             status = run_round(d, session, tokens.ids, logits, capacity, &times[i]);
@@ -66,7 +67,7 @@ strata_status bench_decode_run(bench_decode *d, strata_session *session, uint64_
     uint64_t capacity = d->rows * strata_session_logits_count(session);
     float *logits = malloc(capacity * sizeof *logits);
     strata_status status =
-        logits ? strata_session_stats_get(session, &before) : STRATA_ERR_NO_MEMORY;
+        logits ? strata_session_stats_get(session, &before) : tool_own(STRATA_ERR_NO_MEMORY);
     if (status == STRATA_OK)
         status = run_rounds(d, session, prompt, vocabulary, logits, capacity);
     if (status == STRATA_OK)

@@ -252,25 +252,24 @@ static void write_json(const bench *b)
 }
 
 /* Session and prefill for the longest prompt. */
-static strata_status prepare(bench *b, strata_pack *pack, const strata_pack_info *info)
+static strata_status prepare(bench *b, strata_pack *pack, const strata_pack_info *info,
+                             const strata_session_options *profile)
 {
     const arguments *a = b->arguments;
     strata_session_options session_options;
     strata_plan_options plan_options;
     strata_prefill_options prefill_options;
     strata_status status;
-    void *profile;
     b->vocabulary = info->vocabulary_count;
     if (random_tokens(longest(b), 1, info->vocabulary_count, &b->tokens) != TOKENS_OK)
-        return STRATA_ERR_NO_MEMORY;
+        return tool_own(STRATA_ERR_NO_MEMORY);
     run_options_apply(&a->run, longest(b), &session_options, &plan_options);
     if (!a->run.plan.context_tokens)
         plan_options.context_tokens += a->decode_steps * a->decode_rows;
     plan_options.lend_cache = a->lend;
-    if (!run_options_profile(&a->run, &session_options, &profile))
-        return STRATA_ERR_IO;
+    session_options.profile = profile->profile;
+    session_options.profile_bytes = profile->profile_bytes;
     status = strata_session_create(pack, &session_options, &b->session);
-    free(profile);
     if (status != STRATA_OK)
         return status;
     b->logits_count = strata_session_logits_count(b->session);
@@ -279,16 +278,22 @@ static strata_status prepare(bench *b, strata_pack *pack, const strata_pack_info
     if (a->lend)
         prefill_options.memory_kind = STRATA_MEMORY_LOAN;
     return b->logits ? strata_prefill_create(b->session, &prefill_options, &b->prefill)
-                     : STRATA_ERR_NO_MEMORY;
+                     : tool_own(STRATA_ERR_NO_MEMORY);
 }
 
 static int run(bench *b, strata_pack *pack)
 {
     const arguments *a = b->arguments;
+    strata_session_options with_profile = {0};
     strata_pack_info info = {.struct_size = sizeof info};
-    strata_status status = strata_pack_info_get(pack, &info);
+    strata_status status;
+    void *profile;
+    if (!run_options_profile(&a->run, a->in.json, &with_profile, &profile))
+        return TOOL_FAILED;
+    status = strata_pack_info_get(pack, &info);
     if (status == STRATA_OK)
-        status = prepare(b, pack, &info);
+        status = prepare(b, pack, &info, &with_profile);
+    free(profile);
     if (status != STRATA_OK)
         return tool_fail("cannot make a session", status, a->in.json);
     for (uint64_t i = 0; i < b->count && status == STRATA_OK; i++)
@@ -298,7 +303,7 @@ static int run(bench *b, strata_pack *pack)
         status = strata_session_stats_get(b->session, &b->stats);
     if (status != STRATA_OK)
         return tool_fail("cannot read a prompt, or decode", status, a->in.json);
-    if (a->run.profile_path && !profile_write(a->run.profile_path, b->session))
+    if (a->run.profile_path && !profile_write(a->run.profile_path, a->in.json, b->session))
         return TOOL_FAILED;
     if (a->in.json)
         write_json(b);

@@ -129,7 +129,8 @@ static bool read_setting(const arguments *a, const char *text, setting *out)
     out->text = text;
     out->run = a->run;
     if (strlen(text) >= sizeof out->words) {
-        tool_message("a setting of more than %d bytes", SETTING_BYTES - 1);
+        tool_refuse(STRATA_ERR_INVALID_ARGUMENT, a->in.json, "a setting of more than %d bytes",
+                    SETTING_BYTES - 1);
         return false;
     }
     strcpy(out->words, text);
@@ -138,7 +139,8 @@ static bool read_setting(const arguments *a, const char *text, setting *out)
         if (value)
             *value++ = '\0';
         if (!value || !set_word(&out->run, word, value)) {
-            tool_message("\"%s\" is no setting: path=, kv=, chunk=, device= or kernels=sm80", text);
+            tool_refuse(STRATA_ERR_INVALID_ARGUMENT, a->in.json,
+                        "\"%s\" is no setting: path=, kv=, chunk=, device= or kernels=sm80", text);
             return false;
         }
     }
@@ -171,8 +173,9 @@ static bool read_lengths(comparison *c)
     }
     free(lengths.ids);
     if (!good)
-        tool_message("--lengths: not 1 to %d lengths within the prompt's %" PRIu64 " tokens",
-                     MAX_LENGTHS, c->tokens.count);
+        tool_refuse(STRATA_ERR_INVALID_ARGUMENT, c->arguments->in.json,
+                    "--lengths: not 1 to %d lengths within the prompt's %" PRIu64 " tokens",
+                    MAX_LENGTHS, c->tokens.count);
     return good;
 }
 
@@ -210,7 +213,7 @@ static strata_status read_prompt(const comparison *c, strata_session *session,
     float *logits = malloc(whole * count * sizeof *logits);
     strata_status status = strata_session_truncate(session, 0, 0, &reached);
     if (!logits)
-        return STRATA_ERR_NO_MEMORY;
+        return tool_own(STRATA_ERR_NO_MEMORY);
     if (status == STRATA_OK && whole < length)
         status = run_tokens(prefill, c->tokens.ids, length - whole, NULL, 0);
     if (status == STRATA_OK)
@@ -351,10 +354,8 @@ int cmd_compare(int argc, char **argv)
         a.a_text[a.a_count++] = "path=fused";
         a.a_text[a.a_count++] = "path=mmq";
     }
-    if (!c) {
-        tool_message("no memory for the comparison");
-        return TOOL_FAILED;
-    }
+    if (!c)
+        return tool_refuse(STRATA_ERR_NO_MEMORY, a.in.json, "no memory for the comparison");
     c->arguments = &a;
     if (tool_open_pack(a.in.pack, a.in.json, &context, &pack)) {
         code = compare(c, pack);

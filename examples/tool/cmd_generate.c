@@ -185,11 +185,11 @@ static int generate(const arguments *a, generation *g, strata_session *session, 
     if (status != STRATA_OK)
         return tool_fail(what, status, a->in.json);
     if (text->failed)
-        return tool_fail("cannot keep the answer", STRATA_ERR_NO_MEMORY, a->in.json);
+        return tool_refuse(STRATA_ERR_NO_MEMORY, a->in.json, "no memory for the answer");
     status = state_options_save(&a->state, session);
     if (status != STRATA_OK)
         return tool_fail("cannot save the sequence", status, a->in.json);
-    if (a->run.profile_path && !profile_write(a->run.profile_path, session))
+    if (a->run.profile_path && !profile_write(a->run.profile_path, a->in.json, session))
         return TOOL_FAILED;
     if (a->in.json)
         generation_json(g, a->in.pack, a->run.device, text->text ? text->text : "", text->bytes,
@@ -215,7 +215,7 @@ static int run_session(arguments *a, generation *g, strata_pack *pack, collected
     if (!state_options_apply(&a->state, a->run.plan.context_tokens, g->prompt.count + g->count,
                              a->in.json, &plan))
         return TOOL_FAILED;
-    if (!run_options_profile(&a->run, &options, &profile))
+    if (!run_options_profile(&a->run, a->in.json, &options, &profile))
         return TOOL_FAILED;
     status = strata_session_create(pack, &options, &session);
     free(profile);
@@ -240,10 +240,9 @@ static int answer(arguments *a, generation *g, strata_pack *pack)
     status = strata_pack_info_get(pack, &g->info);
     if (status != STRATA_OK)
         return tool_fail("cannot inspect the pack", status, a->in.json);
-    if (!g->info.runnable) {
-        tool_message("%s: cannot be run: %s", a->in.pack, g->info.runnable_reason);
-        return TOOL_FAILED;
-    }
+    if (!g->info.runnable)
+        return tool_refuse(STRATA_ERR_UNSUPPORTED, a->in.json, "%s: cannot be run: %s", a->in.pack,
+                           g->info.runnable_reason);
     /* Token ids can be gone on from without one. */
     if (strata_tokenizer_create(pack, &tokenizer) == STRATA_OK)
         g->tokenizer = tokenizer;

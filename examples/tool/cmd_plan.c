@@ -139,7 +139,7 @@ int cmd_plan(int argc, char **argv)
     int code;
     strata_device_facts_init(&a.facts, sizeof a.facts);
     argp_parse(&parser, argc, argv, 0, NULL, &a);
-    if (a.facts_path && !device_facts_read(a.facts_path, &a.facts))
+    if (a.facts_path && !device_facts_read(a.facts_path, a.in.json, &a.facts))
         return TOOL_FAILED;
     if (a.compute_capability)
         a.facts.compute_capability = a.compute_capability;

@@ -89,7 +89,7 @@ static int read_prompt(arguments *a, strata_pack *pack, prefill_answer *answer)
     run_options_apply(&a->run, answer->tokens.count, &session_options, &plan_options);
     if (!state_options_apply(&a->state, a->run.plan.context_tokens, answer->tokens.count,
                              a->in.json, &plan_options) ||
-        !run_options_profile(&a->run, &session_options, &profile))
+        !run_options_profile(&a->run, a->in.json, &session_options, &profile))
         return TOOL_FAILED;
     if (a->plan_path) {
         status = strata_plan_load_path(pack, a->plan_path, &plan);
@@ -114,7 +114,7 @@ static int read_prompt(arguments *a, strata_pack *pack, prefill_answer *answer)
         status = state_options_save(&a->state, session);
     if (status != STRATA_OK)
         code = tool_fail("cannot read the prompt", status, a->in.json);
-    else if (a->run.profile_path && !profile_write(a->run.profile_path, session))
+    else if (a->run.profile_path && !profile_write(a->run.profile_path, a->in.json, session))
         code = TOOL_FAILED;
     strata_prefill_destroy(prefill);
     strata_session_destroy(session);
@@ -127,20 +127,17 @@ static int answer_prompt(arguments *a, strata_pack *pack, prefill_answer *answer
     int code;
     if (status != STRATA_OK)
         return tool_fail("cannot inspect the pack", status, a->in.json);
-    if (!answer->info.runnable) {
-        tool_message("%s: cannot be run: %s", a->in.pack, answer->info.runnable_reason);
-        return TOOL_FAILED;
-    }
+    if (!answer->info.runnable)
+        return tool_refuse(STRATA_ERR_UNSUPPORTED, a->in.json, "%s: cannot be run: %s", a->in.pack,
+                           answer->info.runnable_reason);
     a->run.bare = a->state.path != NULL;
     if (!run_options_prompt(&a->run, pack, NULL, a->in.json, &answer->tokens))
         return TOOL_FAILED;
     code = read_prompt(a, pack, answer);
     if (code != TOOL_OK)
         return code;
-    if (a->logits_path && !prefill_answer_save(answer, a->logits_path)) {
-        tool_message("%s: cannot be written", a->logits_path);
-        return TOOL_FAILED;
-    }
+    if (a->logits_path && !prefill_answer_save(answer, a->logits_path))
+        return tool_refuse(STRATA_ERR_IO, a->in.json, "%s: cannot be written", a->logits_path);
     if (a->in.json)
         prefill_answer_json(answer, a->top, stdout);
     else

@@ -95,10 +95,8 @@ static int tokenize(const arguments *a, const strata_pack *pack)
     bool good;
     if (a->path) {
         text = content = parse_read_file(a->path, &bytes);
-        if (!content) {
-            tool_message("%s: cannot be read", a->path);
-            return TOOL_FAILED;
-        }
+        if (!content)
+            return tool_refuse(STRATA_ERR_IO, a->in.json, "%s: cannot be read", a->path);
     }
     strata_encode_options_init(&options, sizeof options);
     options.special = a->special;

@@ -82,14 +82,14 @@ static bool read_line(char *line, strata_device_facts *facts)
            line[used] == '\0' && set_fact(facts, name, number);
 }
 
-bool device_facts_read(const char *path, strata_device_facts *facts)
+bool device_facts_read(const char *path, bool json, strata_device_facts *facts)
 {
     char line[512];
     unsigned number = 0;
     bool good = true;
     FILE *file = fopen(path, "r");
     if (!file) {
-        tool_message("%s: cannot be read", path);
+        tool_refuse(STRATA_ERR_IO, json, "%s: cannot be read", path);
         return false;
     }
     while (good && fgets(line, sizeof line, file)) {
@@ -97,9 +97,10 @@ bool device_facts_read(const char *path, strata_device_facts *facts)
         good = read_line(line, facts);
     }
     if (!good)
-        tool_message("%s:%u: not a device fact: %s", path, number, line);
-    if (ferror(file)) {
-        tool_message("%s: cannot be read", path);
+        tool_refuse(STRATA_ERR_INVALID_ARGUMENT, json, "%s:%u: not a device fact: %s", path, number,
+                    line);
+    if (good && ferror(file)) {
+        tool_refuse(STRATA_ERR_IO, json, "%s: cannot be read", path);
         good = false;
     }
     fclose(file);

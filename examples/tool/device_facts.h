@@ -11,7 +11,7 @@
 #include <strata/strata.h>
 
 /* Sets the facts a file names, reporting a failure on stderr. */
-bool device_facts_read(const char *path, strata_device_facts *facts);
+bool device_facts_read(const char *path, bool json, strata_device_facts *facts);
 
 /* A decimal number of at least 0 ("25e9"); false when the text is none. */
 bool parse_rate(const char *text, double *out);

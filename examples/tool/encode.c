@@ -14,7 +14,7 @@ static strata_status encode(const strata_tokenizer *tokenizer, const char *text,
         return status;
     out->ids = malloc((out->count + 1) * sizeof *out->ids);
     if (!out->ids)
-        return STRATA_ERR_NO_MEMORY;
+        return tool_own(STRATA_ERR_NO_MEMORY);
     return strata_tokenizer_encode(tokenizer, text, bytes, options, out->ids, out->count,
                                    &out->count);
 }

@@ -7,6 +7,7 @@
 
 #include "interrupt.h"
 #include "progress.h"
+#include "tool.h"
 
 enum { MOST_END_TOKENS = 4 };
 
@@ -80,10 +81,11 @@ static strata_status write_piece(generation *g, int32_t token)
     strata_status status = piece_of(g, token, few, sizeof few, &bytes);
     if (status == STRATA_ERR_BUFFER_TOO_SMALL) {
         buffer = malloc(bytes);
-        status = buffer ? piece_of(g, token, buffer, bytes, &bytes) : STRATA_ERR_NO_MEMORY;
+        status =
+            buffer ? piece_of(g, token, buffer, bytes, &bytes) : tool_own(STRATA_ERR_NO_MEMORY);
     }
     if (status == STRATA_OK && !text_stream_add(&g->stream, buffer, bytes))
-        status = STRATA_ERR_NO_MEMORY;
+        status = tool_own(STRATA_ERR_NO_MEMORY);
     if (buffer != few)
         free(buffer);
     return status;
@@ -180,7 +182,7 @@ static strata_status answer(generation *g, strata_session *session, float *logit
         status = step(g, session, plan.context_tokens, logits, &done);
         g->decode_ns = now_ns() - start;
         if (ferror(stdout))
-            return STRATA_ERR_IO;
+            return tool_own(STRATA_ERR_IO);
     }
     return status;
 }
@@ -194,7 +196,7 @@ strata_status generation_run(generation *g, strata_session *session, const char 
     g->tokens = calloc(g->prompt.count + g->count, sizeof *g->tokens);
     if (!logits || !g->tokens) {
         free(logits);
-        return STRATA_ERR_NO_MEMORY;
+        return tool_own(STRATA_ERR_NO_MEMORY);
     }
     memcpy(g->tokens, g->prompt.ids, g->prompt.count * sizeof *g->tokens);
     text_stream_start(&g->stream, g->stops, g->stop_count, write_text, g);

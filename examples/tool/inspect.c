@@ -6,12 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tool.h"
+
 static strata_status read_layers(inspection *all)
 {
     strata_status status = STRATA_OK;
     all->layers = calloc(all->info.layer_count + 1, sizeof *all->layers);
     if (!all->layers)
-        return STRATA_ERR_NO_MEMORY;
+        return tool_own(STRATA_ERR_NO_MEMORY);
     for (uint32_t i = 0; i < all->info.layer_count && status == STRATA_OK; i++) {
         all->layers[i].struct_size = sizeof all->layers[i];
         status = strata_pack_layer_get(all->pack, i, &all->layers[i]);

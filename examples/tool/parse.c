@@ -120,8 +120,7 @@ token_source parse_tokens(const char *text, token_list *out)
     return TOKENS_MALFORMED;
 }
 
-/* The whole of a stream, with a NUL behind it; NULL when it cannot be read or held. */
-static char *read_all(FILE *file, uint64_t *out_bytes)
+char *parse_read_stream(FILE *file, uint64_t *out_bytes)
 {
     size_t used = 0, capacity = 1 << 16;
     char *text = malloc(capacity);
@@ -152,7 +151,7 @@ char *parse_read_file(const char *path, uint64_t *out_bytes)
     char *text;
     if (!file)
         return NULL;
-    text = read_all(file, out_bytes);
+    text = parse_read_stream(file, out_bytes);
     if (!standard)
         fclose(file);
     return text;

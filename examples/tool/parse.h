@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* Decimal digits only. */
 bool parse_u64(const char *text, uint64_t *out);
@@ -20,6 +21,9 @@ bool parse_bytes(const char *text, uint64_t *out);
  * cannot be read or held.
  */
 char *parse_read_file(const char *path, uint64_t *out_bytes);
+
+/* As above, of an open stream. */
+char *parse_read_stream(FILE *file, uint64_t *out_bytes);
 
 /* A list of token ids. */
 typedef struct token_list {

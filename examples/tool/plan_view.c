@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tool.h"
+
 static void *array(uint64_t count, uint64_t size)
 {
     return calloc(count ? count : 1, size);
@@ -61,7 +63,7 @@ static strata_status read_configuration(const strata_plan *plan, uint32_t index,
         return status;
     out->buffers = array(out->info.buffer_count, sizeof *out->buffers);
     if (!out->buffers)
-        return STRATA_ERR_NO_MEMORY;
+        return tool_own(STRATA_ERR_NO_MEMORY);
     for (uint32_t i = 0; i < out->info.buffer_count && status == STRATA_OK; i++) {
         out->buffers[i].struct_size = sizeof out->buffers[i];
         status = strata_plan_buffer_get(plan, index, i, &out->buffers[i]);
@@ -84,7 +86,7 @@ strata_status plan_view_read(const strata_plan *plan, const char *pack_path, pla
     view->persistent = array(persistent_count(view), sizeof *view->persistent);
     view->configurations = array(configuration_count(view), sizeof *view->configurations);
     if (!view->bands || !view->layers || !view->persistent || !view->configurations)
-        return STRATA_ERR_NO_MEMORY;
+        return tool_own(STRATA_ERR_NO_MEMORY);
     view->prefill_offset =
         view->info.loan_bytes ? view->info.loan_offset_bytes : view->info.session_bytes;
     status = read_layers(plan, view);

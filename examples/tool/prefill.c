@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "progress.h"
+#include "tool.h"
 
 strata_status prefill_answer_start(prefill_answer *answer, const strata_pack *pack,
                                    const char *pack_path, const char *device)
@@ -68,7 +69,7 @@ strata_status prefill_answer_read(prefill_answer *answer, strata_session *sessio
     answer->positions = all_logits ? answer->tokens.count : 1;
     answer->logits = calloc(answer->positions, answer->logits_count * sizeof *answer->logits);
     if (!answer->logits)
-        return STRATA_ERR_NO_MEMORY;
+        return tool_own(STRATA_ERR_NO_MEMORY);
     status = run(answer, prefill, all_logits);
     if (status == STRATA_OK)
         status = find_paths(answer, strata_session_plan(session));

@@ -161,8 +161,8 @@ static bool encode_prompt(const run_options *options, const strata_pack *pack,
     good = tokenizer ? encode_with(tokenizer, text, bytes, &how, json, out)
                      : encode_text(pack, text, bytes, &how, json, out);
     if (good && !out->count) {
-        tool_message("%s: the text has no tokens",
-                     options->text_path ? options->text_path : "--text");
+        tool_refuse(STRATA_ERR_INVALID_ARGUMENT, json, "%s: the text has no tokens",
+                    options->text_path ? options->text_path : "--text");
         free(out->ids);
         out->ids = NULL;
     }
@@ -180,7 +180,7 @@ static bool prompt_of_text(const run_options *options, const strata_pack *pack,
                              out);
     content = parse_read_file(options->text_path, &bytes);
     if (!content) {
-        tool_message("%s: cannot be read", options->text_path);
+        tool_refuse(STRATA_ERR_IO, json, "%s: cannot be read", options->text_path);
         return false;
     }
     good = encode_prompt(options, pack, tokenizer, content, bytes, json, out);
@@ -204,23 +204,24 @@ bool run_options_prompt(const run_options *options, const strata_pack *pack,
     case TOKENS_OK:
         return true;
     case TOKENS_MALFORMED:
-        tool_message("%s: not a list of token ids", where);
+        tool_refuse(STRATA_ERR_INVALID_ARGUMENT, json, "%s: not a list of token ids", where);
         return false;
     case TOKENS_UNREADABLE:
-        tool_message("%s: cannot be read", where);
+        tool_refuse(STRATA_ERR_IO, json, "%s: cannot be read", where);
         return false;
     default:
-        tool_message("no memory for the prompt's tokens");
+        tool_refuse(STRATA_ERR_NO_MEMORY, json, "no memory for the prompt's tokens");
         return false;
     }
 }
 
-bool run_options_profile(const run_options *options, strata_session_options *session, void **out)
+bool run_options_profile(const run_options *options, bool json, strata_session_options *session,
+                         void **out)
 {
     *out = NULL;
     if (!options->profile_path)
         return true;
-    if (!profile_read(options->profile_path, out, &session->profile_bytes))
+    if (!profile_read(options->profile_path, json, out, &session->profile_bytes))
         return false;
     session->profile = *out;
     return true;

@@ -48,7 +48,8 @@ bool run_options_prompt(const run_options *options, const strata_pack *pack,
                         const strata_tokenizer *tokenizer, bool json, token_list *out);
 
 /* The options' profile into `session`, to be freed after the session is made; false, and told. */
-bool run_options_profile(const run_options *options, strata_session_options *session, void **out);
+bool run_options_profile(const run_options *options, bool json, strata_session_options *session,
+                         void **out);
 
 /*
  * Fills session and plan options for a prompt; `session` points to `plan`. The context holds the

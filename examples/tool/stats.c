@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "parse.h"
 #include "text.h"
 #include "tool.h"
 
@@ -104,33 +105,23 @@ strata_status stats_wait_for_locks(const strata_session *session)
     return status;
 }
 
-static bool read_whole(FILE *file, void **out, uint64_t *out_bytes)
-{
-    long end;
-    if (fseek(file, 0, SEEK_END) || (end = ftell(file)) < 0 || fseek(file, 0, SEEK_SET))
-        return false;
-    *out_bytes = (uint64_t)end;
-    *out = malloc(*out_bytes + 1);
-    return *out && fread(*out, 1, *out_bytes, file) == *out_bytes;
-}
-
-bool profile_read(const char *path, void **out, uint64_t *out_bytes)
+bool profile_read(const char *path, bool json, void **out, uint64_t *out_bytes)
 {
     FILE *file = fopen(path, "rb");
-    bool good;
     *out = NULL;
     *out_bytes = 0;
     if (!file && errno == ENOENT)
         return true;
-    good = file && read_whole(file, out, out_bytes);
+    if (file)
+        *out = parse_read_stream(file, out_bytes);
     if (file)
         fclose(file);
-    if (!good)
-        tool_message("%s: cannot be read", path);
-    return good;
+    if (!*out)
+        tool_refuse(STRATA_ERR_IO, json, "%s: cannot be read", path);
+    return *out != NULL;
 }
 
-bool profile_write(const char *path, strata_session *session)
+bool profile_write(const char *path, bool json, strata_session *session)
 {
     uint64_t bytes = 0;
     void *profile = NULL;
@@ -145,6 +136,6 @@ bool profile_write(const char *path, strata_session *session)
         good = fclose(file) == 0 && good;
     free(profile);
     if (!good)
-        tool_message("%s: cannot be written", path);
+        tool_refuse(STRATA_ERR_IO, json, "%s: cannot be written", path);
     return good;
 }

@@ -27,9 +27,9 @@ strata_status stats_wait_for_locks(const strata_session *session);
  * Bytes of a file for strata_session_options.profile, to be freed; *out NULL when there is no such
  * file. False, and told, when it cannot be read.
  */
-bool profile_read(const char *path, void **out, uint64_t *out_bytes);
+bool profile_read(const char *path, bool json, void **out, uint64_t *out_bytes);
 
 /* Writes the session's profile; false, and told, when it cannot. */
-bool profile_write(const char *path, strata_session *session);
+bool profile_write(const char *path, bool json, strata_session *session);
 
 #endif

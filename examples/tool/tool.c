@@ -18,23 +18,51 @@ void tool_message(const char *format, ...)
     fputc('\n', stderr);
 }
 
+/* Whether the status that is about to be reported is the tool's own. */
+static bool is_own;
+
+strata_status tool_own(strata_status status)
+{
+    is_own = true;
+    return status;
+}
+
+static void write_error(const char *what, strata_status status, const char *detail)
+{
+    json_writer writer;
+    json_start(&writer, stdout);
+    json_object(&writer, NULL);
+    json_object(&writer, "error");
+    json_string(&writer, "what", what);
+    json_string(&writer, "status", strata_status_name(status));
+    json_string(&writer, "detail", detail);
+    json_end(&writer);
+    json_end(&writer);
+}
+
 int tool_fail(const char *what, strata_status status, bool json)
 {
     char detail[1024] = "";
-    strata_last_error(detail, sizeof detail);
+    if (!is_own)
+        strata_last_error(detail, sizeof detail);
+    is_own = false;
     tool_message("%s: %s (%s)", what, detail[0] ? detail : strata_status_string(status),
                  strata_status_name(status));
-    if (json) {
-        json_writer writer;
-        json_start(&writer, stdout);
-        json_object(&writer, NULL);
-        json_object(&writer, "error");
-        json_string(&writer, "what", what);
-        json_string(&writer, "status", strata_status_name(status));
-        json_string(&writer, "detail", detail);
-        json_end(&writer);
-        json_end(&writer);
-    }
+    if (json)
+        write_error(what, status, detail);
+    return TOOL_FAILED;
+}
+
+int tool_refuse(strata_status status, bool json, const char *format, ...)
+{
+    char text[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    tool_message("%s", text);
+    if (json)
+        write_error(text, status, "");
     return TOOL_FAILED;
 }
 

@@ -39,6 +39,18 @@ void tool_message(const char *format, ...);
  */
 int tool_fail(const char *what, strata_status status, bool json);
 
+/* A failure that the library had no part in: its text, of something earlier, is not told. */
+strata_status tool_own(strata_status status);
+
+/*
+ * Reports what the tool itself refuses, as tool_fail() does: the text on stderr, and with `json` as
+ * an object too. Returns TOOL_FAILED.
+ */
+#if defined(__GNUC__)
+__attribute__((format(printf, 3, 4)))
+#endif
+int tool_refuse(strata_status status, bool json, const char *format, ...);
+
 /* Opens context and pack, reporting a failure. The caller closes both; NULL on failure. */
 bool tool_open_pack(const char *path, bool json, strata_context **out_context,
                     strata_pack **out_pack);

@@ -280,6 +280,8 @@ class GenerateTest(unittest.TestCase):
                                   stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"cannot write to standard output", done.stderr)
+        # Nothing of what a call of the library refused before.
+        self.assertIn(b"cannot generate: a file could not be opened, read or written", done.stderr)
 
 
 @unittest.skipUnless("chapters" in PACK, "a pack without a vocabulary")
@@ -364,6 +366,33 @@ class FailureTest(unittest.TestCase):
     def test_token_beyond_the_vocabulary(self):
         self.assert_failure("STRATA_ERR_INVALID_ARGUMENT", "2000000000", "prefill", PACK,
                             "--tokens", "3,2000000000")
+
+    def test_what_the_tool_itself_refuses(self):
+        for status, text, *arguments in [
+                ("STRATA_ERR_INVALID_ARGUMENT", "--tokens: not a list", "generate", PACK,
+                 "--tokens", "3,x"),
+                ("STRATA_ERR_IO", "/no/such: cannot be read", "prefill", PACK,
+                 "--tokens-file", "/no/such"),
+                ("STRATA_ERR_IO", "/no/such: cannot be read", "tokenize", PACK,
+                 "--file", "/no/such"),
+                ("STRATA_ERR_IO", "/: cannot be read", "bench", PACK, "--prompts", "4",
+                 "--profile", "/"),
+                ("STRATA_ERR_IO", "/no/such: cannot be read", "plan", PACK,
+                 "--device-facts", "/no/such"),
+                ("STRATA_ERR_IO", "/no/such: cannot be written", "prefill", PACK, "--tokens", "3",
+                 "--logits", "/no/such"),
+                ("STRATA_ERR_INVALID_ARGUMENT", "is no setting", "compare", PACK, "--tokens", "3",
+                 "--a", "path"),
+                ("STRATA_ERR_INVALID_ARGUMENT", "--lengths: not", "compare", PACK, "--tokens", "3",
+                 "--lengths", "9")]:
+            done = run(*arguments)
+            self.assertEqual((done.returncode, done.stdout), (1, ""), arguments)
+            self.assertIn(text, done.stderr)
+            done = run(*arguments, "--json")
+            self.assertEqual(done.returncode, 1)
+            error = json.loads(done.stdout)["error"]
+            self.assertEqual(error["status"], status)
+            self.assertIn(text, error["what"])
 
     def test_prompt_longer_than_the_context(self):
         self.assert_failure("STRATA_ERR_INVALID_ARGUMENT", "prompt tokens is 9", "prefill", PACK,
