@@ -5,6 +5,8 @@
 #
 #   bundled   the bundled model against the prompt's path: KL at most 1e-4, the same top token in
 #             99.5 % of positions; the same bits for 1, 4 and 16 rows a step
+#   paths     the same for forced paths and 8-bit KV pages, and random packs of several formats and
+#             architectures: KL at most 0.05
 #   bits      a random pack of 48 layers: the same bits with all experts on the device and in
 #             budgets
 #   speed     tokens a second after a prompt of 4096 tokens: all experts on the device, also with 4
@@ -14,7 +16,7 @@
 #
 #   PACKS     where packs are kept (/dev/shm/strata-packs); left there for the next part
 #   STEPS     of decoding (128)
-set -u
+set -uo pipefail
 cd "$(dirname "$0")/../.."
 build=$1
 strata=$build/examples/strata
@@ -43,6 +45,30 @@ bundled() {
     local model=examples/models/strata-chapters
     local ids=$model-heldout-ids.txt
     "$build/decode_check" $model.gguf cuda:0 0 $ids 100 1e-4 0.995 || failed=1
+}
+
+paths() {
+    make_check || { failed=1; return; }
+    local model=examples/models/strata-chapters path format name
+    for path in fp16 fused; do
+        "$build/decode_check" $model.gguf cuda:0 0 $model-heldout-ids.txt 1000 1e-4 0.99 $path ||
+            failed=1
+    done
+    "$build/decode_check" $model.gguf cuda:0 0 $model-heldout-ids.txt 1000 1e-4 0.99 auto 1 ||
+        failed=1
+    for format in Q4_0 Q8_0 Q2_K Q4_K Q6_K IQ1_M IQ2_XXS IQ3_S IQ4_XS MXFP4 Q2_0; do
+        python3 test/tools/mkmoe.py "$packs/tiny.gguf" --geometry tiny --experts "$format" \
+            --seed "$RANDOM" >/dev/null || { failed=1; continue; }
+        "$build/decode_check" "$packs/tiny.gguf" cuda:0 0 200 50 0.05 0 | sed "s/^/$format /" ||
+            failed=1
+    done
+    seq 1 70 >"$packs/tokens"
+    for name in qwen2moe gpt-oss ernie4_5-moe glm4moe; do
+        python3 test/tools/oracle/arch_oracle.py "$name" "$packs/tiny.gguf" "$packs/tokens" \
+            "$packs/oracle" "$RANDOM" >/dev/null || { failed=1; continue; }
+        "$build/decode_check" "$packs/tiny.gguf" cuda:0 0 "$packs/tokens" 20 0.05 0 |
+            sed "s/^/$name /" || failed=1
+    done
 }
 
 bits() {
@@ -83,7 +109,7 @@ loan() {
         --lend
 }
 
-[ $# -gt 0 ] || set -- bundled bits speed loan
+[ $# -gt 0 ] || set -- bundled paths bits speed loan
 for part in "$@"; do
     "$part"
 done

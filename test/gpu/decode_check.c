@@ -4,7 +4,7 @@
  * All give the same bits; beside the prompt's they have a mean KL of at most KL, and the same top
  * token in TOP of the positions. A last line has a hash of the logits, for other budgets.
  *
- *   decode_check PACK DEVICE BUDGET_BYTES TOKENS_FILE|COUNT PROMPT_TOKENS KL TOP
+ *   decode_check PACK DEVICE BUDGET_BYTES TOKENS_FILE|COUNT PROMPT_TOKENS KL TOP [PATH [KV]]
  */
 #include <math.h>
 #include <stdint.h>
@@ -178,7 +178,7 @@ int main(int argc, char **argv)
     strata_pack_info info = {.struct_size = sizeof info};
     bench b = {0};
     int code;
-    if (argc != 8)
+    if (argc < 8 || argc > 10)
         return 2;
     if (strata_context_create(NULL, &context) != STRATA_OK ||
         strata_pack_open_path(context, argv[1], &pack) != STRATA_OK ||
@@ -192,6 +192,8 @@ int main(int argc, char **argv)
     strata_plan_options_init(&plan, sizeof plan);
     plan.device_budget_bytes = strtoull(argv[3], NULL, 10);
     plan.context_tokens = b.count;
+    plan.path = argc > 8 ? argv[8] : NULL;
+    plan.kv_format = argc > 9 ? (uint32_t)strtoul(argv[9], NULL, 10) : STRATA_KV_F16;
     strata_session_options_init(&options, sizeof options);
     options.device = argv[2];
     options.plan_options = &plan;
