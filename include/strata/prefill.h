@@ -29,7 +29,8 @@ typedef struct strata_prefill_options {
     void *memory;          /**< STRATA_MEMORY_CALLER: aligned as the plan says */
     uint64_t memory_bytes; /**< at least strata_prefill_bytes() */
     uint32_t keep_loan; /**< STRATA_MEMORY_LOAN: 0: given back after every prompt, and filled with
-                              experts again; 1: kept until the prefill is destroyed */
+                              experts again; 1: kept until the prefill is destroyed or the
+                              session decodes */
     uint32_t reserved0; /**< 0 */
 } strata_prefill_options;
 
