@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The n-th allocation fails, for every n, while a session and a prefill are made, a prompt is read
- * a sequence is shared, saved and restored, and tokens are decoded: an error with a text, nothing leaks, and nothing
- * crashes.
+ * The n-th allocation fails, for every n, while a session and a prefill are made, a prompt is read,
+ * a sequence is shared, saved and restored, and tokens are decoded: an error with a text, nothing
+ * leaks, and nothing crashes.
  */
 #include <setjmp.h>
 #include <stdarg.h>

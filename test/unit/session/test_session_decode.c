@@ -668,7 +668,7 @@ static void every_call_fails_once(void **state)
     (void)state;
     for (size_t f = 0; f < sizeof faults / sizeof faults[0]; ++f)
         for (int in_file = 0; in_file < 2; ++in_file)
-            for (uint64_t n = 1; fail_one(in_file, faults[f], n); n += 1 + n / 8)
+            for (uint64_t n = 1; fail_one(in_file, faults[f], n); n += 1 + n / 3)
                 ;
 }
 
