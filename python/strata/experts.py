@@ -21,6 +21,8 @@ class ExpertSource:
     """
 
     def __init__(self, function: ExpertFunction, pack: "Pack") -> None:
+        if not callable(function):
+            raise TypeError("experts_from is no function")
         self._function = function
         self._sizes = [(layer.gate_blob_bytes, layer.up_blob_bytes, layer.down_blob_bytes)
                        for layer in pack.layers]
@@ -43,8 +45,11 @@ class ExpertSource:
             self._raised = error
             return c.ERR_STATE
 
-    def raise_again(self) -> None:
-        """What the function raised in the call that has just ended."""
+    def raise_again(self, status: int) -> None:
+        """
+        What the function raised in the call that has just ended. A call that succeeded did without
+        the expert, and only an interrupt comes out of it.
+        """
         raised, self._raised = self._raised, None
-        if raised is not None:
+        if raised is not None and (status != c.OK or not isinstance(raised, Exception)):
             raise raised

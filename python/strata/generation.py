@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import operator
 from array import array
-from typing import TYPE_CHECKING, Iterator, Optional, Sequence
+from typing import TYPE_CHECKING, Iterator, Optional, Sequence, Union
 
 from .sampling import Sampler
 
@@ -26,7 +27,8 @@ def end_tokens(pack: "Pack") -> frozenset[int]:
 class Tokens(Iterator[int]):
     """
     The tokens of a generation. The prompt is read when the first one is asked for; a token is
-    decoded when the next one is, so that the sequence holds all but the last.
+    decoded when the next one is, so that the sequence holds all but the last. Asked again after a
+    call that failed or was cancelled, it goes on where it was: nothing is read twice.
 
     prompt      the prompt's tokens
     tokens      what was generated so far
@@ -37,7 +39,7 @@ class Tokens(Iterator[int]):
     def __init__(self, session: "Session", prompt: Sequence[int], *, max_tokens: int,
                  sampler: Sampler, ends: frozenset[int], sequence: int,
                  progress: "Optional[ProgressFunction]") -> None:
-        if max_tokens < 0:
+        if operator.index(max_tokens) < 0:
             raise ValueError(f"max_tokens is {max_tokens}")
         self.prompt = list(prompt)
         self.tokens: list[int] = []
@@ -49,16 +51,26 @@ class Tokens(Iterator[int]):
         self._ends = ends
         self._sequence = sequence
         self._progress = progress
+        self._start: Optional[int] = None  # the sequence's length before the prompt
+        self._logits: "Optional[array[float]]" = None  # not chosen from yet
 
-    def _logits(self) -> "array[float]":
+    def _read_prompt(self) -> "array[float]":
+        length = self._session.length(self._sequence)
+        if self._start is None:
+            self._start = length
+        read = max(0, min(length - self._start, len(self.prompt) - 1))
+        self._session.truncate(self._start + read, self._sequence)
+        return self._session.prefill(self.prompt[read:], sequence=self._sequence,
+                                     progress=self._progress).logits
+
+    def _read(self) -> "array[float]":
         if self.tokens:
             return self._session.decode(self.tokens[-1:], sequence=self._sequence).logits
-        return self._session.prefill(self.prompt, sequence=self._sequence,
-                                     progress=self._progress).logits
+        return self._read_prompt()
 
     def _is_full(self) -> bool:
         session = self._session
-        return bool(self.tokens) and session.length(self._sequence) >= session.context
+        return bool(self.tokens) and self._logits is None and session.length(self._sequence) >= session.context
 
     def stop(self, reason: str) -> None:
         """Ends the generation."""
@@ -71,7 +83,10 @@ class Tokens(Iterator[int]):
             self.stop("context")
         if self.stopped_by is not None:
             raise StopIteration
-        token = self._sampler.choose(self._logits(), self._before)
+        if self._logits is None:
+            self._logits = self._read()
+        token = self._sampler.choose(self._logits, self._before)
+        self._logits = None
         if token in self._ends:
             self.stop("end")
             raise StopIteration
@@ -87,7 +102,9 @@ class Generation(Iterator[str]):
     text        all pieces so far
     """
 
-    def __init__(self, tokens: Tokens, pack: "Pack", stop: Sequence[str]) -> None:
+    def __init__(self, tokens: Tokens, pack: "Pack", stop: Union[str, Sequence[str]]) -> None:
+        if isinstance(stop, str):
+            stop = (stop,)
         if not all(stop):
             raise ValueError("a text to stop at is empty")
         self.text = ""

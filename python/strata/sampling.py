@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from ctypes import byref, c_int32, c_uint64
+from ctypes import byref, c_float, c_int32, c_uint64
 from typing import Sequence, TypedDict
 
 from . import _structs as s
@@ -46,6 +46,9 @@ class Sampler:
         self._options = options
         self._recent = repeat_last
         self._state = c_uint64(s.uint64.from_param(seed).value)
+        # One choice of nothing: wrong options are refused here, not after a prompt was read.
+        check(library().strata_sample(byref(options), (c_float * 1)(), 1, byref(c_uint64()),
+                                      byref(c_int32())))
 
     def choose(self, logits: "array[float]", before: Sequence[int] = ()) -> int:
         """The next token. `before`: the tokens so far, for the repetition penalty."""

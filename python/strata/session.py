@@ -83,7 +83,7 @@ class Session:
                  **plan_options: Unpack[PlanOptions]) -> None:
         self._handle: Optional[c_void_p] = None
         self._prefill: Optional[c_void_p] = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may call cancel() within
         self._calls = 0
         if plan is not None and plan_options:
             raise ValueError("a plan is given: " + ", ".join(plan_options) + " say nothing to it")
@@ -99,13 +99,13 @@ class Session:
             kept = Memory(profile)
             options.profile = kept.address
             options.profile_bytes = kept.count
-        self._experts = ExpertSource(experts_from, pack) if experts_from else None
+        self._experts = ExpertSource(experts_from, pack) if experts_from is not None else None
         if self._experts is not None:
             options.expert_fn = ctypes.cast(self._experts.native, c_void_p)
         self._pack = pack
         self._ends: Optional[frozenset[int]] = None
         made = c_void_p()
-        check(library().strata_session_create(pack.handle, byref(options), byref(made)))
+        self._check(library().strata_session_create(pack.handle, byref(options), byref(made)))
         self._handle = made
         self._vocabulary: int = library().strata_session_logits_count(made)
 
@@ -253,7 +253,8 @@ class Session:
 
     def cancel(self) -> None:
         """Stops the call that runs in another thread, which raises Cancelled."""
-        library().strata_session_cancel(self.handle)
+        with self._lock:  # nobody closes it meanwhile
+            library().strata_session_cancel(self.handle)
 
     def prefill(self, tokens: Sequence[int], *, logits: str = "last", sequence: int = 0,
                 progress: Optional[ProgressFunction] = None) -> PrefillResult:
@@ -327,7 +328,7 @@ class Session:
                             tuple(result.sequence_tokens[:len(values)]), result.wall_ns)
 
     def generate(self, prompt: Union[str, bytes, Sequence[int]], max_tokens: int = 128, *,
-                 stop: Sequence[str] = (), sequence: int = 0, special: bool = False,
+                 stop: Union[str, Sequence[str]] = (), sequence: int = 0, special: bool = False,
                  ignore_end: bool = False, progress: Optional[ProgressFunction] = None,
                  **sampling: Unpack[SamplingOptions]) -> Generation:
         """
@@ -335,7 +336,7 @@ class Session:
 
         prompt      text, or tokens; appended to the sequence
         max_tokens  at most as many are generated
-        stop        texts before which it ends
+        stop        text, or texts, before which it ends
         special     texts of control tokens in the prompt are these tokens
         ignore_end  goes on after the model has ended its text
         progress    of reading the prompt, as in prefill()
@@ -362,7 +363,7 @@ class Session:
 
     def _check(self, status: int) -> None:
         if self._experts is not None:
-            self._experts.raise_again()
+            self._experts.raise_again(status)
         check(status)
 
     def _ready(self) -> c_void_p:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Decoding, generating, the state of sequences, and experts that Python gives, on a real pack."""
 import array
+import contextlib
 import os
 import tempfile
 import threading
@@ -126,6 +127,9 @@ class GenerateTokensTest(SessionCase):
                 chosen(**wrong)
         with self.assertRaises(TypeError):
             chosen(warmth=1)
+        with self.assertRaises(TypeError):
+            self.session.generate_tokens(PROMPT, 2.5)
+        self.assertEqual(self.session.length(), 0)  # refused before the prompt was read
 
     def test_cancel(self):
         tokens = self.greedy(50)
@@ -136,6 +140,53 @@ class GenerateTokensTest(SessionCase):
         canceller.join()  # between calls it has no effect
         next(tokens)
         self.assertEqual(self.session.length(), length + 1)
+
+
+    def test_nothing_is_read_twice(self):
+        expected = list(self.greedy(4))
+        for stop_at in range(1, 3 * self.pack.info.layer_count + 1):
+            self.session.truncate(0)
+            calls = []
+
+            def progress(_progress):
+                calls.append(None)
+                return len(calls) == stop_at  # pylint: disable=cell-var-from-loop
+
+            tokens = self.session.generate_tokens(PROMPT, 4, temperature=0, ignore_end=True,
+                                                  progress=progress)
+            with self.assertRaises(strata.Cancelled):
+                next(tokens)
+            self.assertEqual(list(tokens), expected)
+            self.assertEqual(self.session.length(), len(PROMPT) + 3)
+        # A choice that fails is made anew, of the same logits.
+        self.session.truncate(0)
+        tokens = self.greedy(4)
+        found, tokens._before = tokens._before, ["no token"]
+        tokens._sampler = strata.Sampler(temperature=0)
+        with self.assertRaises(TypeError):
+            next(tokens)
+        tokens._before = found
+        self.assertEqual(list(tokens), expected)
+        self.assertEqual(self.session.length(), len(PROMPT) + 3)
+
+    def test_cancelled_while_it_is_closed(self):
+        for _ in range(20):
+            session = self.make()
+
+            def cancel():
+                with contextlib.suppress(ValueError):
+                    while True:
+                        session.cancel()  # pylint: disable=cell-var-from-loop
+
+            canceller = threading.Thread(target=cancel)
+            canceller.start()
+            session.close()
+            canceller.join()
+
+    def test_cancel_within_a_call_of_the_same_thread(self):
+        with self.session._lock:  # where a signal may come
+            self.session.cancel()
+        self.assertEqual(self.session.length(), 0)
 
 
 class SamplerTest(unittest.TestCase):
@@ -185,6 +236,7 @@ class GenerateTest(SessionCase):
         self.assertEqual("".join(generation), text[:text.index(stop)])
         self.assertEqual(generation.stopped_by, "text")
         self.assertEqual(list(generation), [])
+        self.assertEqual("".join(self.generate(30, stop=stop)), text[:text.index(stop)])
         almost = self.generate(30, stop=[text[-3:] + "?"])  # what was held back comes at the end
         self.assertEqual("".join(almost), text)
         with self.assertRaises(ValueError):
@@ -344,6 +396,17 @@ class ExpertTest(SessionCase):
         with self.make(experts_from=lambda layer, expert: ("x", "y", "z")) as session:
             with self.assertRaises(TypeError):
                 session.prefill(PROMPT)
+
+    def test_what_it_raises_in_vain_is_forgotten(self):
+        with self.assertRaises(TypeError):
+            self.make(experts_from=5)
+        with self.make(experts_from=lambda layer, expert: None) as session:
+            session._experts._raised = KeyError("not needed")
+            session._check(constants.OK)
+            session._experts._raised = KeyboardInterrupt()
+            with self.assertRaises(KeyboardInterrupt):
+                session._check(constants.OK)
+            session._check(constants.OK)
 
     def test_profile_and_uses(self):
         self.session.prefill(PROMPT)
