@@ -93,6 +93,7 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "strata_prefill_request_init": (None, [POINTER(s.strata_prefill_request), s.uint64]),
     "strata_prefill_run": (c_int32, [_handle, POINTER(s.strata_prefill_request),
                                      POINTER(s.strata_prefill_result)]),
+    "strata_session_set_cache_policy": (c_int32, [_handle, POINTER(s.strata_cache_policy)]),
     "strata_decode_request_init": (None, [POINTER(s.strata_decode_request), s.uint64]),
     "strata_session_decode": (c_int32, [_handle, POINTER(s.strata_decode_request),
                                         POINTER(s.strata_decode_result)]),

@@ -64,6 +64,27 @@ class _Trampoline:
             return 1
 
 
+ScoreFunction = Callable[[int, int, int, float], float]
+"""Scores an expert from its layer, its number, all its uses and those that decayed."""
+
+
+class _Scores:
+    """Asks Python for scores and keeps what it raises until the step is over."""
+
+    def __init__(self, function: ScoreFunction) -> None:
+        self.function = function
+        self.raised: Optional[BaseException] = None
+        self.native = s.cache_score_fn(self)
+
+    def __call__(self, _user_data: Any, layer: int, expert: int, uses: int,
+                 decayed: float) -> float:
+        try:
+            return float(self.function(layer, expert, uses, decayed))
+        except BaseException as error:  # an interrupt too: it is raised again after the step
+            self.raised = error
+            return 0.0
+
+
 class Session:
     """
     A pack on a device with its KV cache. One thread at a time, but for cancel().
@@ -104,6 +125,7 @@ class Session:
             options.expert_fn = ctypes.cast(self._experts.native, c_void_p)
         self._pack = pack
         self._ends: Optional[frozenset[int]] = None
+        self._scores: Optional[_Scores] = None
         made = c_void_p()
         self._check(library().strata_session_create(pack.handle, byref(options), byref(made)))
         self._handle = made
@@ -251,6 +273,31 @@ class Session:
         """Sets the bytes of device memory that the session may have from the next prompt on."""
         check(library().strata_session_set_budget(self.handle, count))
 
+    def set_cache_policy(self, *, frozen: bool = False, half_life: float = 0, margin: float = 0,
+                         margin_uses: float = 0, admit_bytes: int = 0,
+                         score: Optional[ScoreFunction] = None) -> None:
+        """
+        How decoding changes what the expert cache holds; zeros are the library's defaults.
+
+        frozen       it does not
+        half_life    rows after which a use counts half
+        margin       an expert comes in whose score is above (1 + margin) * least + margin_uses
+        margin_uses  the same, in uses
+        admit_bytes  of experts that come in between two steps
+        score        in place of the decayed uses
+        """
+        policy = sized(s.strata_cache_policy)
+        policy.frozen = int(frozen)
+        policy.half_life_tokens = half_life
+        policy.margin = margin
+        policy.margin_uses = margin_uses
+        policy.admit_bytes = admit_bytes
+        scores = _Scores(score) if score is not None else None
+        if scores is not None:
+            policy.score_fn = scores.native
+        check(library().strata_session_set_cache_policy(self.handle, byref(policy)))
+        self._scores = scores
+
     def cancel(self) -> None:
         """Stops the call that runs in another thread, which raises Cancelled."""
         with self._lock:  # nobody closes it meanwhile
@@ -322,6 +369,9 @@ class Session:
         result = sized(s.strata_decode_result)
         with self._call():
             status = library().strata_session_decode(self.handle, byref(request), byref(result))
+        if self._scores is not None and self._scores.raised is not None:
+            raised, self._scores.raised = self._scores.raised, None
+            raise raised
         self._check(status)
         request.logits = None  # lets go of the array's buffer
         return DecodeResult(out, self._vocabulary, result.row_count,

@@ -78,6 +78,35 @@ class DecodeTest(SessionCase):
             self.session.decode([1], logits="some")
 
 
+class CachePolicyTest(SessionCase):
+    def test_policies(self):
+        asked = []
+
+        def score(layer, expert, uses, decayed):
+            asked.append((layer, expert, uses, decayed))
+            return 2 * decayed
+
+        self.session.set_cache_policy(half_life=100, margin=0.5, margin_uses=3,
+                                      admit_bytes=1 << 20, score=score)
+        self.assertEqual(self.session._scores.native(None, 1, 2, 3, 4.5), 9)
+        self.assertEqual(asked, [(1, 2, 3, 4.5)])
+        self.assertTrue(self.session.decode([1]).logits)
+        self.session.set_cache_policy(frozen=True)
+        self.assertTrue(self.session.decode([1]).logits)
+        with self.assertRaises(strata.StrataError):
+            self.session.set_cache_policy(margin=-1)
+
+    def test_what_a_score_raises_comes_out_of_the_step(self):
+        def score(layer, expert, uses, decayed):
+            raise KeyError(expert)
+
+        self.session.set_cache_policy(score=score)
+        self.assertEqual(self.session._scores.native(None, 0, 7, 0, 0), 0)
+        with self.assertRaises(KeyError):
+            self.session.decode([1])
+        self.assertTrue(self.session.decode([1]).logits)
+
+
 class GenerateTokensTest(SessionCase):
     def greedy(self, count):
         return self.session.generate_tokens(PROMPT, count, temperature=0, ignore_end=True)
