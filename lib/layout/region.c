@@ -4,10 +4,14 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/spans.h"
 
 enum { STAGING_PIECES = 4 };
 
 static const uint64_t decode_scratch_bytes = 4u << 20;
+
+/* Of split attention, whose scratch grows with the context: rows go in turns beyond it. */
+static const uint64_t decode_attention_bytes = 32u << 20;
 
 uint64_t strata__layout_carve(strata__carver *carver, uint64_t bytes)
 {
@@ -32,6 +36,25 @@ uint32_t strata__layout_place_work(const strata__layout_problem *problem,
     return count;
 }
 
+/* Rows of attention at a time in a step of decoding. */
+static uint32_t decode_attention_rows(const strata__layout_problem *problem)
+{
+    uint64_t tokens = (uint64_t)problem->pages_per_sequence * problem->request.page_tokens;
+    uint64_t most = 1, rows;
+    if (!problem->facts.attention_split_keys)
+        return problem->request.decode_rows;
+    for (uint32_t i = 0; i < problem->kind_count; ++i) {
+        const strata__layout_layer *l = &problem->geometry.layers[problem->kind_layer[i]];
+        uint64_t bytes = strata__attention_split_bytes(1, l->heads, l->head_size, tokens,
+                                                       problem->facts.attention_split_keys);
+        most = bytes > most ? bytes : most;
+    }
+    rows = decode_attention_bytes / most;
+    if (rows > problem->request.decode_rows)
+        return problem->request.decode_rows;
+    return rows ? (uint32_t)rows : 1;
+}
+
 void strata__layout_decode_spec(const strata__layout_problem *problem, strata__layout_spec *spec)
 {
     const strata__layout_request *r = &problem->request;
@@ -39,7 +62,7 @@ void strata__layout_decode_spec(const strata__layout_problem *problem, strata__l
     *spec = (strata__layout_spec){
         .chunk = r->decode_rows,
         .dense_tile = r->decode_rows,
-        .attention_tile = r->decode_rows,
+        .attention_tile = decode_attention_rows(problem),
         .expert_tile = r->decode_rows * (top_k ? top_k : 1),
         .logit_tile = r->decode_rows < 16 ? r->decode_rows : 16,
         .scratch_bytes = decode_scratch_bytes,

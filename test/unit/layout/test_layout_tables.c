@@ -183,6 +183,43 @@ static void a_loan_is_part_of_the_cache(void **state)
     strata__layout_destroy(lent);
 }
 
+/* Scratch of split attention grows with the context; beyond 32 MiB rows go in turns. */
+static void rows_of_decoding_go_in_turns(void **state)
+{
+    static const struct {
+        uint64_t context;
+        uint32_t rows;
+    } cases[] = {{1024, 16}, {8192, 16}, {1u << 17, 12}, {1u << 20, 8}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+        strata__layout_choice choice = {.chunk_tokens = 64, .logit_tile = 1};
+        const strata__layout_buffer *scratch;
+        strata__layout_layer layers[2];
+        layout_fixture f;
+        strata__layout *l;
+        fixture_small(&f, 2);
+        for (int k = 0; k < 2; ++k) {
+            layers[k] = f.input.geometry.layers[k];
+            layers[k].heads = 32;
+            layers[k].kv_heads = 4;
+            layers[k].head_size = 128;
+        }
+        f.input.geometry.layers = layers;
+        f.input.facts.attention_split_keys = 128;
+        f.input.request.context_tokens = cases[i].context;
+        f.input.request.prompt_tokens = 64;
+        f.input.request.decode_rows = 16;
+        l = fixture_build(&f, &choice);
+        scratch = strata__layout_find(&l->decode, 0, STRATA__BUFFER_ATTENTION_SCRATCH);
+        assert_int_equal(l->decode.attention_tile, cases[i].rows);
+        assert_int_equal(scratch->row_capacity, cases[i].rows);
+        assert_true(scratch->bytes <= 32u << 20);
+        assert_int_equal(l->decode.split_keys, 128);
+        assert_int_equal(l->prompt.split_keys, 0);
+        strata__layout_destroy(l);
+    }
+}
+
 static void host_memory_is_pinned_up_to_its_budget(void **state)
 {
     layout_fixture f;
@@ -335,6 +372,7 @@ int main(void)
         cmocka_unit_test(a_device_that_reads_host_memory_gets_no_copies),
         cmocka_unit_test(segments_have_room_for_every_tile),
         cmocka_unit_test(a_loan_is_part_of_the_cache),
+        cmocka_unit_test(rows_of_decoding_go_in_turns),
         cmocka_unit_test(host_memory_is_pinned_up_to_its_budget),
         cmocka_unit_test(a_larger_ring_is_predicted_to_be_faster),
         cmocka_unit_test(short_steps_fetch),
