@@ -27,7 +27,7 @@ typedef struct strata_expert_blob {
 /**
  * Gives the bytes of an expert, as the file's format has them, in memory of the application that
  * stays as it is until the next call for the same layer and expert, or until the session is
- * destroyed. Called on the thread that reads the prompt.
+ * destroyed. Called on the thread that reads the prompt or decodes.
  *
  * @return STRATA_OK, or any error, which ends the call and is handed back
  */
