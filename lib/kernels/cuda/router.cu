@@ -2,9 +2,9 @@
 /*
  * The router's logits in the precision of float32. A value is cut in two parts of eleven bits,
  * which tensor cores multiply exactly: x w = x0 w0 + x0 w1 + x1 w0, where x1 w1 is below float32's
- * rounding. Tensor cores cut their sums off, which would add up along a row; so the sums of 16
+ * rounding. Tensor cores cut their sums off, which would add up along a row; so the sums of 32
  * values are taken there and added up in float32, in ascending order, whatever the rows of a
- * launch; those of the first and of the second sixteen values of a step by warps of their own.
+ * launch.
  *
  * Weights that are not float32 are decoded to float32 scratch first, as many experts at a time as
  * it holds.
@@ -18,11 +18,10 @@ namespace
 
 /*
  * A block has 32 rows and 32 experts for each group of eight columns that a warp has: warps are 2
- * (rows) by 4 (experts) by 2 (halves of a step). A step's rows are 128 bytes; odd ones have their
- * halves exchanged, so that reads of 16 bytes meet no bank twice.
+ * (rows) by 4 (experts). A step's rows are 128 bytes; odd ones have their halves exchanged, so that
+ * reads of 16 bytes meet no bank twice.
  */
-constexpr uint32_t THREADS = 512, HALF_WARPS = THREADS / 64, ROWS = 32, STEP = 32, STAGES = 4,
-                   MOST_GROUPS = 4;
+constexpr uint32_t THREADS = 256, ROWS = 32, STEP = 32, STAGES = 4, MOST_GROUPS = 4;
 
 struct router_launch {
     strata__router_args args;
@@ -66,14 +65,12 @@ __device__ __forceinline__ void copy_step(const router_launch &launch, router_st
     const strata__router_args &args = launch.args;
     uint32_t inputs = args.weight.inputs, r = threadIdx.x / 8, four = threadIdx.x % 8;
     uint32_t k = step * STEP + four * 4, at = place_of(r, four);
-    if (r < ROWS)
-        copy_four(&stage.x[r][at], args.x, blockIdx.y * ROWS + r, args.rows, k, inputs);
+    copy_four(&stage.x[r][at], args.x, blockIdx.y * ROWS + r, args.rows, k, inputs);
 #pragma unroll
-    for (uint32_t i = 0; i < 32 * GROUPS; i += THREADS / 8)
-        if (r + i < 32 * GROUPS)
-            copy_four(&stage.w[r + i][at], launch.weights, blockIdx.x * 32 * GROUPS + r + i,
-                      launch.experts, k, inputs);
-    if (r == ROWS)
+    for (uint32_t i = 0; i < 32 * GROUPS; i += 32)
+        copy_four(&stage.w[r + i][at], launch.weights, blockIdx.x * 32 * GROUPS + r + i,
+                  launch.experts, k, inputs);
+    if (r == 0)
         copy_four(&stage.norm[four * 4], args.norm, 0, 1, k, inputs);
 }
 
@@ -111,7 +108,7 @@ __device__ __forceinline__ void multiply_sixteen(float (&sums)[GROUPS][4],
                                                  const router_stage<GROUPS> &stage,
                                                  const float (&inverse)[2], uint32_t half)
 {
-    uint32_t warp = threadIdx.x / 32 % HALF_WARPS, r = threadIdx.x % 32 / 4;
+    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4;
     uint32_t four = half * 4 + threadIdx.x % 4, at = place_of(r, four);
     uint32_t x0[2][4], x1[2][4];
     float4 norm = load_four(&stage.norm[four * 4]);
@@ -160,8 +157,7 @@ __global__ void __launch_bounds__(THREADS) router(const __grid_constant__ router
     extern __shared__ __align__(16) uint8_t memory[];
     router_stage<GROUPS> *stages = reinterpret_cast<router_stage<GROUPS> *>(memory);
     const strata__router_args &args = launch.args;
-    uint32_t half = threadIdx.x / 32 / HALF_WARPS, warp = threadIdx.x / 32 % HALF_WARPS;
-    uint32_t lane = threadIdx.x % 32;
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     uint32_t row = blockIdx.y * ROWS + warp % 2 * 16 + lane / 4;
     uint32_t column = (blockIdx.x * 4 + warp / 2) * GROUPS * 8 + lane % 4 * 2;
     uint32_t steps = (args.weight.inputs + STEP - 1) / STEP;
@@ -182,32 +178,19 @@ __global__ void __launch_bounds__(THREADS) router(const __grid_constant__ router
             copy_step(launch, stages[(s + STAGES - 1) % STAGES], s + STAGES - 1);
         asm volatile("cp.async.commit_group;\n" ::: "memory");
         float step[GROUPS][4] = {};
-        multiply_sixteen(step, stages[s % STAGES], inverse, half);
+        multiply_sixteen(step, stages[s % STAGES], inverse, 0);
+        multiply_sixteen(step, stages[s % STAGES], inverse, 1);
 #pragma unroll
         for (uint32_t j = 0; j < GROUPS; j++)
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++)
                 sums[j][i] += step[j][i];
     }
-    /* The stages are done with: the second halves' sums go to the warps of the first ones. */
-    float *others = reinterpret_cast<float *>(memory) + threadIdx.x % (THREADS / 2);
-    asm volatile("cp.async.wait_group 0;\n" ::: "memory");
-    __syncthreads();
 #pragma unroll
     for (uint32_t j = 0; j < GROUPS; j++)
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++)
-            if (half == 1)
-                others[(4 * j + i) * (THREADS / 2)] = sums[j][i];
-    __syncthreads();
-    if (half == 1)
-        return;
-#pragma unroll
-    for (uint32_t j = 0; j < GROUPS; j++)
-#pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            store_logit(launch, row + i / 2 * 8, column + 8 * j + i % 2,
-                        sums[j][i] + others[(4 * j + i) * (THREADS / 2)]);
+            store_logit(launch, row + i / 2 * 8, column + 8 * j + i % 2, sums[j][i]);
 }
 
 template <int GROUPS>
