@@ -250,6 +250,13 @@ static void destroy(strata__host_tier *tier)
     strata__free(tier->allocator, tier, sizeof *tier);
 }
 
+/* No thread can be had: nothing will be page-locked. */
+static void refuse_all(strata__host_tier *tier)
+{
+    for (uint32_t i = 0; i < tier->piece_count && tier->order[i] < tier->piece_count; ++i)
+        settle(tier, &tier->pieces[tier->order[i]], false);
+}
+
 static strata_status create(strata__pack *pack, strata__device *device,
                             const strata__tier_options *options, strata__host_tier **out)
 {
@@ -276,8 +283,8 @@ static strata_status create(strata__pack *pack, strata__device *device,
         return status;
     }
     tier->started = pthread_create(&tier->thread, NULL, run_thread, tier) == 0;
-    for (uint32_t i = 0; i < tier->piece_count && !tier->started; ++i)
-        atomic_store(&tier->pieces[i].state, STRATA__TIER_UNPINNED);
+    if (!tier->started)
+        refuse_all(tier);
     *out = tier;
     return STRATA_OK;
 }

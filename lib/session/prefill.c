@@ -137,12 +137,13 @@ void strata__prefill_destroy(strata_prefill *prefill)
     session = prefill->session;
     entered = session->device->ops->enter(session->device, &saved) == STRATA_OK;
     (void)session->device->ops->stream_synchronize(session->device, session->stream);
-    strata__loan_return(&session->loan);
+    if (!session->is_released)
+        strata__loan_return(&session->loan);
     count_memory(prefill, -1);
     release_memory(prefill);
     session->has_prefill = false;
     if (entered)
         session->device->ops->leave(session->device, &saved);
     strata__free(&session->context->allocator, prefill, sizeof *prefill);
-    strata__session_release(session);
+    strata__session_drop(session);
 }

@@ -265,10 +265,32 @@ strata_session *strata__session_retain(strata_session *session)
     return session;
 }
 
+void strata__session_drop(strata_session *session)
+{
+    if (atomic_fetch_sub_explicit(&session->references, 1, memory_order_acq_rel) == 1)
+        destroy(session);
+}
+
+/* A prefill is left; the caller's experts are asked for, and read, no longer. */
+static void outlive(strata_session *session)
+{
+    strata__saved_device saved;
+    session->is_released = true;
+    if (session->experts.source != STRATA__SOURCE_STREAMED || !session->experts.expert_fn ||
+        session->device->ops->enter(session->device, &saved) != STRATA_OK)
+        return;
+    strata__loan_settle(&session->loan);
+    (void)strata__decode_settle(session);
+    session->device->ops->leave(session->device, &saved);
+}
+
 void strata__session_release(strata_session *session)
 {
-    if (session && atomic_fetch_sub_explicit(&session->references, 1, memory_order_acq_rel) == 1)
-        destroy(session);
+    if (!session)
+        return;
+    if (session->has_prefill)
+        outlive(session);
+    strata__session_drop(session);
 }
 
 strata_status strata__session_enter(strata_session *session, strata__saved_device *saved)

@@ -26,6 +26,9 @@ strata_status strata__session_create_on(strata__device *device, strata_pack *pac
 /* Drops the caller's reference; NULL is legal. A prefill keeps its session alive. */
 void strata__session_release(strata_session *session);
 
+/* Drops the reference of a prefill. */
+void strata__session_drop(strata_session *session);
+
 /* Any thread. Without a running call it has no effect. */
 void strata__session_cancel(strata_session *session);
 

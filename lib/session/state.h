@@ -62,6 +62,7 @@ struct strata_session {
     atomic_bool cancel;     /* the running call is to stop */
     bool lost;              /* the device can no longer be used */
     bool has_prefill;
+    bool is_released;               /* by its owner: a prefill alone keeps it */
     _Atomic uint64_t budget_bytes;  /* asked for; 0: the plan's */
     _Atomic uint64_t prefill_bytes; /* of device memory that a prefill has allocated */
     strata_context *context;

@@ -261,6 +261,63 @@ static void what_is_not_lent_is_hit(void **state)
     }
 }
 
+/* Experts of the caller's: a copy of the pack's. */
+typedef struct caller {
+    const stream_pack *pack;
+    uint8_t *copy;
+    uint32_t calls;
+} caller;
+
+static strata_status give(void *user_data, uint32_t layer, uint32_t expert, strata_expert_blob *out)
+{
+    caller *c = user_data;
+    const strata__layer *l = &c->pack->layers[layer];
+    const strata__projection *from[3] = {&l->expert_gate, &l->expert_up, &l->expert_down};
+    const void *at[3];
+    for (int i = 0; i < 3; ++i)
+        at[i] = c->copy + ((const uint8_t *)from[i]->data - c->pack->image) +
+                expert * from[i]->stride_bytes;
+    c->calls++;
+    *out = (strata_expert_blob){at[0], at[1], at[2]};
+    return STRATA_OK;
+}
+
+/* When the session has been destroyed, what the caller gave is its own again: a prefill is left. */
+static void the_callers_experts_are_let_go_of(void **state)
+{
+    (void)state;
+    for (uint32_t keep_loan = 0; keep_loan < 2; ++keep_loan) {
+        strata_session_options more = {.struct_size = sizeof more};
+        strata_prefill_options options = {.struct_size = sizeof options,
+                                          .memory_kind = STRATA_MEMORY_LOAN,
+                                          .keep_loan = keep_loan};
+        stream_options o = {.resident = 4, .borrow = 1, .session = &more};
+        tiny_spec spec = small_spec();
+        strata_session *session;
+        strata_prefill *prefill;
+        stream_pack pack;
+        caller c = {.pack = &pack};
+        uint32_t calls;
+        stream_pack_open(&pack, &spec, 32, NULL);
+        c.copy = malloc(pack.image_bytes);
+        assert_non_null(c.copy);
+        memcpy(c.copy, pack.image, pack.image_bytes);
+        more.expert_fn = give;
+        more.expert_user_data = &c;
+        stream_ok(stream_session(&pack, &o, &session));
+        stream_ok(strata__prefill_create(session, &options, &prefill));
+        stream_ok(stream_run(&pack, prefill, NULL, NULL, NULL));
+        strata__session_release(session);
+        free(c.copy);
+        c.copy = NULL;
+        calls = c.calls;
+        assert_true(calls > 0);
+        strata__prefill_destroy(prefill);
+        assert_int_equal(c.calls, calls);
+        stream_pack_close(&pack);
+    }
+}
+
 static void profiles_choose_the_places(void **state)
 {
     stream_options o = {.group_experts = 3, .resident = 3, .fetch = 2};
@@ -344,6 +401,7 @@ int main(void)
         cmocka_unit_test(moves_come_before_the_prompt),
         cmocka_unit_test(a_kept_loan_stays_with_the_prefill),
         cmocka_unit_test(what_is_not_lent_is_hit),
+        cmocka_unit_test(the_callers_experts_are_let_go_of),
         cmocka_unit_test(profiles_choose_the_places),
         cmocka_unit_test(budgets_of_a_living_session),
     };
