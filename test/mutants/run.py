@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TESTS = ["kv", "sequences", "ring", "loan", "decode", "stream_faults", "streaming"]
 FOLDERS = ["include", "lib", "test"]
 FILES = ["meson.build", "meson_options.txt"]
-TEST_SECONDS = 60
+TEST_SECONDS = 180
 
 
 def copy_sources(target):

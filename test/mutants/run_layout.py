@@ -20,7 +20,7 @@ from layout_mutants import MUTANTS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TESTS = ["cases", "tables", "input", "save", "simulate", "planner"]
-TEST_SECONDS = 60
+TEST_SECONDS = 180
 FLAGS = ["-std=c11", "-O1", "-D_POSIX_C_SOURCE=200809L", "-D_DEFAULT_SOURCE"]
 
 
