@@ -43,15 +43,15 @@ static strata_status check_number(const char *function, const char *name, float 
     return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "%s: %s is %g", function, name, (double)value);
 }
 
-/* The least positive normal number: temperatures and penalties are above 0. */
-static const float positive = 0x1p-126f, unbounded = 0x1.fffffep127f;
+/* The least positive numbers, of all and of the normal ones; and the largest. */
+static const float above_zero = 0x1p-149f, positive = 0x1p-126f, unbounded = 0x1.fffffep127f;
 
 static strata_status check_options(const strata_sample_options *options)
 {
     const char *name = "strata_sample_options";
     strata_status status = STRATA_OK;
     if (options->temperature != 0)
-        status = check_number(name, "temperature", options->temperature, positive, unbounded);
+        status = check_number(name, "temperature", options->temperature, above_zero, unbounded);
     if (status == STRATA_OK)
         status = check_number(name, "top_p", options->top_p, 0, 1);
     if (status == STRATA_OK)
@@ -112,7 +112,7 @@ strata_status strata_logits_temperature(float *logits, uint64_t count, float tem
     const char *function = "strata_logits_temperature";
     strata_status status = check_logits(function, logits, count);
     if (status == STRATA_OK)
-        status = check_number(function, "temperature", temperature, positive, unbounded);
+        status = check_number(function, "temperature", temperature, above_zero, unbounded);
     if (status == STRATA_OK)
         strata__logits_temperature(logits, count, temperature);
     return status;

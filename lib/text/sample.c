@@ -84,8 +84,11 @@ strata_status strata__logits_draw(const float *logits, uint64_t count, uint64_t 
 
 void strata__logits_temperature(float *logits, uint64_t count, float temperature)
 {
+    /* Next to no temperature: what no number holds is counted from the likeliest down. */
+    const float most = largest(logits, count);
+    const float shift = isinf(most / temperature) && isfinite(most) ? most : 0;
     for (uint64_t i = 0; i < count; i++)
-        logits[i] /= temperature;
+        logits[i] = (logits[i] - shift) / temperature;
 }
 
 enum { WINDOW_TOKENS = 1 << 16 };

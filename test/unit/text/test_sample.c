@@ -198,6 +198,27 @@ static void temperature_zero_takes_the_likeliest(void **state)
     assert_int_equal(token, 1);
 }
 
+/* No number holds these quotients; the likeliest is nearly alone, wherever zero is. */
+static void next_to_no_temperature(void **state)
+{
+    static const float temperatures[] = {0x1p-126f, 0x1p-149f, 1e-37f};
+    static const float bases[] = {0, 1000, -1000};
+    (void)state;
+    for (int t = 0; t < 3; t++)
+        for (int b = 0; b < 3; b++)
+            for (uint64_t i = 0; i < 20; i++) {
+                strata_sample_options options = {.struct_size = sizeof options,
+                                                 .temperature = temperatures[t],
+                                                 .top_p = 1,
+                                                 .repetition_penalty = 1};
+                float logits[] = {bases[b] + 1, bases[b] + 5, bases[b] + 2, -INFINITY};
+                uint64_t random = i;
+                int32_t token = -1;
+                assert_int_equal(strata__sample(&options, logits, 4, &random, &token), STRATA_OK);
+                assert_int_equal(token, 1);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +231,7 @@ int main(void)
         cmocka_unit_test(the_generator_is_splitmix64),
         cmocka_unit_test(the_same_seed_gives_the_same),
         cmocka_unit_test(temperature_zero_takes_the_likeliest),
+        cmocka_unit_test(next_to_no_temperature),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
