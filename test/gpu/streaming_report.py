@@ -12,6 +12,7 @@ import json
 import sys
 
 RULE = 1.10
+LAYERS = 48  # of the packs of streaming.sh
 
 
 def load(path):
@@ -23,12 +24,12 @@ def ratio(a, b):
     return a / b if b else 0
 
 
-def overlap(prompt, readings, resident, layers):
+def overlap(prompt, readings, resident):
     """Text about copies alone, kernels alone, and what the rule leaves."""
     stats = prompt["stats"]
     copies = ratio(stats["blob_sent_bytes"] * ratio(stats["link_ns"], stats["link_bytes"]), readings)
     kernels = resident["median_ns"]
-    allowed = RULE * max(copies, kernels) + copies / layers
+    allowed = RULE * max(copies, kernels) + copies / LAYERS
     return (f"  copies {copies * 1e-6:8.2f} ms  kernels {kernels * 1e-6:8.2f} ms  "
             f"rule {ratio(prompt['median_ns'], allowed):5.3f} of {allowed * 1e-6:8.2f} ms")
 
@@ -50,7 +51,7 @@ def report(label, prompt, first_logits_ns, resident):
             f"locked {stats['lock_bytes'] / 1e9:6.2f} refused {stats['lock_refused_bytes'] / 1e9:5.2f}"
             f"  device {stats['device_bytes'] / 2**30:6.2f} GiB  first {first_logits_ns * 1e-9:6.2f} s")
     if resident and sent:
-        line += overlap(prompt, readings, resident, 48)
+        line += overlap(prompt, readings, resident)
     print(line, flush=True)
     return abs(sum(parts) - 1) <= 0.02 and ratio(vain, sent) <= 0.05
 

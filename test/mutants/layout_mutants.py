@@ -101,8 +101,8 @@ MUTANTS = {
     "values on the keys' pages": (
         "region.c", "v = strata__layout_carve(carver, bytes);", "v = k;"),
     "page table of one sequence": (
-        "region.c", "strata__layout_carve(carver, 4ull * problem->pages_total);",
-        "strata__layout_carve(carver, 4ull * problem->pages_per_sequence);"),
+        "region.c", "table_bytes = 4ull * problem->pages_per_sequence * problem->request.sequences;",
+        "table_bytes = 4ull * problem->pages_per_sequence;"),
     "one copy of recurrent state": (
         "region.c", "uint64_t bytes = 2 * problem->geometry.layers[i].state_bytes",
         "uint64_t bytes = problem->geometry.layers[i].state_bytes"),
