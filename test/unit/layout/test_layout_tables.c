@@ -3,10 +3,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "layout/cost.h"
 #include "layout/overlay.h"
 #include "layout_fixture.h"
 
@@ -265,6 +267,37 @@ static void a_larger_ring_is_predicted_to_be_faster(void **state)
     strata__layout_destroy(large);
 }
 
+/* Experts are started anew for every launch and for every filling of the scratch. */
+static void small_launches_and_scratches_cost_time(void **state)
+{
+    layout_fixture f;
+    strata__layout_problem *p = malloc(sizeof *p);
+    strata__layout_spec large = {.chunk = 4096,
+                                 .dense_tile = 4096,
+                                 .attention_tile = 4096,
+                                 .expert_tile = 1u << 20,
+                                 .logit_tile = 1,
+                                 .scratch_bytes = 1ull << 30};
+    strata__layout_spec narrow = large, small = large;
+    double least, round;
+    (void)state;
+    assert_non_null(p);
+    fixture_mixed(&f);
+    fixture_ok(strata__layout_problem_init(p, strata__allocator_default(), &f.input));
+    strata__layout_bands(&large);
+    narrow.scratch_bytes = 8u << 20;
+    small.expert_tile = 4096;
+    for (uint32_t path = STRATA__LAYOUT_FUSED; path <= STRATA__LAYOUT_FP16; ++path) {
+        least = strata__layout_expert_seconds(p, &large, &f.layers[0], path, 4096);
+        round = strata__layout_launch_seconds(p, &f.layers[0], path);
+        assert_true(strata__layout_expert_seconds(p, &narrow, &f.layers[0], path, 4096) >
+                    least + round);
+        assert_true(strata__layout_expert_seconds(p, &small, &f.layers[0], path, 4096) >
+                    least + 8 * round);
+    }
+    free(p);
+}
+
 /* Fetching beats streaming when few rows use few experts. */
 static void short_steps_fetch(void **state)
 {
@@ -375,6 +408,7 @@ int main(void)
         cmocka_unit_test(rows_of_decoding_go_in_turns),
         cmocka_unit_test(host_memory_is_pinned_up_to_its_budget),
         cmocka_unit_test(a_larger_ring_is_predicted_to_be_faster),
+        cmocka_unit_test(small_launches_and_scratches_cost_time),
         cmocka_unit_test(short_steps_fetch),
         cmocka_unit_test(placing_is_close_to_the_best),
     };
