@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs any bytes as a model: opens them as a pack, plans with little memory, and reads a prompt in
- * two chunks. What must hold: no crash, every refusal has a text, and every logit is written.
+ * Runs any bytes as a model: opens them as a pack, plans with little memory, reads a prompt in two
+ * chunks and decodes a few rows behind it. What must hold: no crash, every refusal has a text, and
+ * every logit is written.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@ enum {
     PROMPT_TOKENS = 5,
     CHUNK_TOKENS = 3,
     CONTEXT_TOKENS = 16,
+    DECODE_ROWS = 3,
     MOST_LOGITS = 1 << 20, /* larger vocabularies are left to planning */
     MOST_BYTES = 64 << 20
 };
@@ -81,6 +83,34 @@ static void read_prompt(strata_session *session, uint64_t vocabulary)
     free(logits);
 }
 
+static void decode(strata_session *session, uint64_t vocabulary)
+{
+    int32_t tokens[DECODE_ROWS];
+    uint64_t count = DECODE_ROWS * strata_session_logits_count(session);
+    const strata_decode_part part = {.token_count = DECODE_ROWS, .tokens = tokens};
+    strata_decode_request request;
+    strata_status status;
+    float *logits;
+    if (count == 0 || count > MOST_LOGITS)
+        return;
+    logits = malloc(count * sizeof *logits);
+    must(logits != NULL, "memory for the logits");
+    poison(logits, count);
+    for (uint64_t i = 0; i < DECODE_ROWS; i++)
+        tokens[i] = (int32_t)((i + 1) * 104729 % vocabulary);
+    strata_decode_request_init(&request, sizeof request);
+    request.parts = &part;
+    request.part_count = 1;
+    request.logits = logits;
+    request.logits_capacity = count;
+    request.logits_mode = STRATA_LOGITS_ALL;
+    status = strata_session_decode(session, &request, NULL);
+    must_have_text(status);
+    for (uint64_t i = 0; status == STRATA_OK && i < count; i++)
+        must(!is_poisoned(&logits[i]), "a logit that is written");
+    free(logits);
+}
+
 static void run_model(strata_pack *pack, uint64_t vocabulary)
 {
     strata_plan_options plan;
@@ -98,8 +128,10 @@ static void run_model(strata_pack *pack, uint64_t vocabulary)
     options.blas = 1;
     status = strata_session_create(pack, &options, &session);
     must_have_text(status);
-    if (status == STRATA_OK)
+    if (status == STRATA_OK) {
         read_prompt(session, vocabulary);
+        decode(session, vocabulary);
+    }
     strata_session_destroy(session);
 }
 
