@@ -129,7 +129,8 @@ enum {
  * @param options copied; NULL for the defaults
  * @param out     the caller's, to be destroyed; NULL on failure
  * @return STRATA_OK, STRATA_ERR_PLAN_INFEASIBLE (by how much, and what would fit),
- *         STRATA_ERR_UNSUPPORTED (architecture, or a path without kernels, by name),
+ *         STRATA_ERR_UNSUPPORTED (architecture, a path without kernels, or a KV format that
+ *         its heads do not fit, by name),
  *         STRATA_ERR_INVALID_ARGUMENT, STRATA_ERR_ABI_SIZE, STRATA_ERR_ABI_FIELD,
  *         STRATA_ERR_NO_MEMORY
  */

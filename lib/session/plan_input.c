@@ -7,7 +7,7 @@
 #include "session/plan_costs.h"
 #include "session/weights.h"
 
-enum { DEFAULT_CONTEXT_TOKENS = 4096 };
+enum { DEFAULT_CONTEXT_TOKENS = 4096, Q8_0_GROUP = 32 /* values that share a scale */ };
 
 static strata__layout_layer layer_numbers(const strata__layer *l, uint32_t experts)
 {
@@ -72,6 +72,19 @@ static strata_status make_policy(strata__plan_input *plan, uint32_t layers, cons
     return strata__plan_policy_parse(text, layers, &plan->input.request.path, plan->layer_paths);
 }
 
+/* Before anything is read: kernels would refuse it at the first token. */
+static strata_status check_kv(const strata__geometry *geometry, const strata__layer *layers,
+                              uint32_t kv_format)
+{
+    for (uint32_t i = 0; i < geometry->layers && kv_format == STRATA_KV_Q8_0; ++i)
+        if (layers[i].head_size % Q8_0_GROUP)
+            return strata__fail(STRATA_ERR_UNSUPPORTED,
+                                "layer %u: heads of %u values cannot be kept as q8_0, which has "
+                                "groups of %d; as f16 or f32 they can",
+                                i, layers[i].head_size, Q8_0_GROUP);
+    return STRATA_OK;
+}
+
 static void make_request(strata__plan_input *plan, const strata__geometry *geometry,
                          const strata_plan_options *options)
 {
@@ -125,6 +138,8 @@ strata_status strata__plan_input_init(strata__plan_input *plan, const strata__al
     status = strata__pack_model(pack, &geometry, &layers);
     if (status == STRATA_OK)
         status = make_geometry(plan, geometry, layers);
+    if (status == STRATA_OK)
+        status = check_kv(geometry, layers, options->kv_format);
     if (status == STRATA_OK)
         status = set_costs(plan, options->costs);
     if (status != STRATA_OK)

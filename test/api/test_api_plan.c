@@ -276,6 +276,46 @@ static void paths_and_reasons(void **state)
     strata_plan_destroy(plan);
 }
 
+/* A plan that no kernel can keep to is refused when it is made. */
+static void kv_of_odd_heads(void **state)
+{
+    static const uint32_t sizes[] = {8, 48, 33, 32, 64};
+    (void)state;
+    for (uint32_t i = 0; i < 5; i++) {
+        tiny_spec spec = tiny_spec_default();
+        strata_plan_options options = {.struct_size = sizeof options};
+        strata_session_options session = {.struct_size = sizeof session};
+        uint64_t bytes;
+        uint8_t *file;
+        strata_context *own;
+        strata_session *made;
+        strata_pack *odd;
+        strata_plan *plan;
+        bool fits = sizes[i] % 32 == 0;
+        spec.head_size = sizes[i] + sizes[i] % 2;
+        spec.dense_format = 0;
+        options.kv_format = STRATA_KV_Q8_0;
+        session.plan_options = &options;
+        file = tiny_pack_make(&spec, &bytes);
+        assert_int_equal(strata_context_create(NULL, &own), STRATA_OK);
+        assert_int_equal(strata_pack_open_memory(own, file, bytes, &odd), STRATA_OK);
+        assert_int_equal(strata_plan_create(odd, &options, &plan),
+                         fits ? STRATA_OK : STRATA_ERR_UNSUPPORTED);
+        assert_int_equal(strata_session_create(odd, &session, &made),
+                         fits ? STRATA_OK : STRATA_ERR_UNSUPPORTED);
+        if (!fits)
+            fixture_text_has("layer 0: heads of");
+        strata_session_destroy(made);
+        strata_plan_destroy(plan);
+        options.kv_format = STRATA_KV_F16;
+        assert_int_equal(strata_plan_create(odd, &options, &plan), STRATA_OK);
+        strata_plan_destroy(plan);
+        strata_pack_close(odd);
+        strata_context_destroy(own);
+        free(file);
+    }
+}
+
 static void what_would_fit(void **state)
 {
     strata_device_facts facts = accelerator();
@@ -495,6 +535,7 @@ int main(void)
         cmocka_unit_test(decode_rows),
         cmocka_unit_test(path_texts),
         cmocka_unit_test(paths_and_reasons),
+        cmocka_unit_test(kv_of_odd_heads),
         cmocka_unit_test(what_would_fit),
         cmocka_unit_test(saved_and_loaded),
         cmocka_unit_test(a_plan_of_another_device),
