@@ -25,7 +25,7 @@
 #include "support/tiny_pack.h"
 
 enum { VOCABULARY = 96, CONTEXT = 200, SEQUENCES = 4, TEXTS = 4, KEPT = 3, MOST_ROWS = 16 };
-enum { EXPERTS = 12, LAYERS = 3 };
+enum { EXPERTS = 12, LAYERS = 3, PLACES_BYTES = 700 << 10 /* of the most experts with places */ };
 
 /* Text t is text 0 up to its fork. */
 static const uint64_t forks[TEXTS] = {0, 30, 64, 101};
@@ -187,6 +187,51 @@ static void check_memory(const model *m)
     assert_int_equal(usage.host_bytes, stats.host_bytes);
 }
 
+/* A session with this budget, if it is enough. */
+static bool try_session(model *m, const strata_session_options *options,
+                        const strata__delaying_options *delaying, uint64_t budget)
+{
+    strata_status status;
+    m->plan.device_budget_bytes = budget;
+    m->device = NULL;
+    if (delaying)
+        ok(strata__delaying_device_open(m->context, delaying, &m->device));
+    status = m->device ? strata__session_create_on(m->device, m->pack, options, &m->session)
+                       : strata__session_create(m->pack, options, &m->session);
+    if (status != STRATA_OK)
+        assert_int_equal(status, STRATA_ERR_PLAN_INFEASIBLE);
+    return status == STRATA_OK;
+}
+
+/* Within a kilobyte of the least that is enough. */
+static uint64_t least_budget(model *m, const strata_session_options *options,
+                             const strata__delaying_options *delaying)
+{
+    uint64_t low = 0, high = 8u << 20;
+    while (high - low > 1024) {
+        uint64_t middle = low + (high - low) / 2;
+        if (try_session(m, options, delaying, middle)) {
+            strata__session_release(m->session);
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    return high;
+}
+
+static void choose_policy(model *m)
+{
+    strata_cache_policy policy = {.margin = 1e-9, .margin_uses = 1e-9};
+    if (chance(m, 70))
+        policy.score_fn = nonsense;
+    policy.user_data = &m->score_random;
+    policy.admit_bytes = chance(m, 50) ? 0 : 1 + pick(m, 100000);
+    policy.half_life_tokens = chance(m, 50) ? 0 : 1e-9;
+    policy.frozen = chance(m, 10);
+    ok(strata__session_set_cache_policy(m->session, &policy));
+}
+
 /* With other chunks, budgets, and places each time. */
 static void open_session(model *m)
 {
@@ -195,8 +240,9 @@ static void open_session(model *m)
                                          .seed = m->random,
                                          .no_reads = chance(m, 25),
                                          .graphs = chance(m, 50)};
-    bool on_cpu = chance(m, 20);
+    const strata__delaying_options *device = chance(m, 15) ? NULL : &delaying;
     strata_plan_options *plan = &m->plan;
+    uint64_t budget = 0;
     m->asks = chance(m, 30);
     if (m->asks) {
         options.expert_fn = give;
@@ -206,39 +252,21 @@ static void open_session(model *m)
     plan->chunk_tokens = 1 + pick(m, 70);
     plan->sequence_count = SEQUENCES;
     plan->kv_tokens = chance(m, 50) ? 0 : CONTEXT + pick(m, 3 * CONTEXT);
-    plan->experts = (uint32_t)pick(m, 3);
-    plan->lend_cache = chance(m, 50) && plan->experts == STRATA_EXPERTS_AUTO;
-    plan->device_budget_bytes = 0;
+    plan->experts = chance(m, 70) ? STRATA_EXPERTS_AUTO : 1 + (uint32_t)pick(m, 2);
     plan->decode_rows = MOST_ROWS;
+    plan->lend_cache = 0;
     m->last = "open";
-    plan->host_budget_bytes = 0;
     options.plan_options = plan;
-    for (uint64_t more = plan->experts == STRATA_EXPERTS_AUTO ? pick(m, 10) : 100;; ++more) {
-        strata_status status;
-        plan->device_budget_bytes = more < 100 ? (1u << 20) + (more * 100u << 10) : 0;
-        if (!plan->device_budget_bytes)
-            plan->lend_cache = 0;
-        m->device = NULL;
-        if (!on_cpu)
-            ok(strata__delaying_device_open(m->context, &delaying, &m->device));
-        status = m->device ? strata__session_create_on(m->device, m->pack, &options, &m->session)
-                           : strata__session_create(m->pack, &options, &m->session);
-        if (status == STRATA_OK)
-            break;
-        assert_int_equal(status, STRATA_ERR_PLAN_INFEASIBLE);
+    if (plan->experts == STRATA_EXPERTS_AUTO && device) {
+        plan->lend_cache = chance(m, 50);
+        budget = least_budget(m, &options, device) + pick(m, PLACES_BYTES);
     }
+    while (!try_session(m, &options, device, budget))
+        budget += PLACES_BYTES / 8;
     m->streams = m->session->experts.source == STRATA__SOURCE_STREAMED;
     check_memory(m);
-    if (m->streams && chance(m, 60)) {
-        strata_cache_policy policy = {.margin = 1e-9, .margin_uses = 1e-9};
-        if (chance(m, 70))
-            policy.score_fn = nonsense;
-        policy.user_data = &m->score_random;
-        policy.admit_bytes = chance(m, 50) ? 0 : 1 + pick(m, 100000);
-        policy.half_life_tokens = chance(m, 50) ? 0 : 1e-9;
-        policy.frozen = chance(m, 10);
-        ok(strata__session_set_cache_policy(m->session, &policy));
-    }
+    if (m->streams && chance(m, 60))
+        choose_policy(m);
 }
 
 static void model_open(model *m, uint64_t seed)
@@ -563,7 +591,8 @@ static void settings(model *m)
     if (m->streams && chance(m, 50)) {
         uint64_t least = m->session->memory.bytes + m->session->loan_memory.bytes +
                          (m->prefill && m->prefill->memory.owned ? m->prefill->memory.bytes : 0);
-        ok(strata__session_set_budget(m->session, chance(m, 30) ? 0 : least + pick(m, 200000)));
+        ok(strata__session_set_budget(m->session,
+                                      chance(m, 30) ? 0 : least + pick(m, PLACES_BYTES)));
     } else if (chance(m, 50)) {
         arm_fault(m);
         status = strata__session_drop_experts(m->session);
@@ -617,15 +646,15 @@ static void one_call(model *m)
     uint64_t what = pick(m, 100);
     if (what < 35)
         decode(m);
-    else if (what < 55)
+    else if (what < 53)
         read_prompt(m);
-    else if (what < 67)
+    else if (what < 64)
         cut(m);
-    else if (what < 77)
+    else if (what < 73)
         share(m);
-    else if (what < 82)
+    else if (what < 77)
         save(m);
-    else if (what < 88)
+    else if (what < 82)
         restore(m);
     else if (what < 92)
         settings(m);
