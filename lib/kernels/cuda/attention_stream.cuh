@@ -70,6 +70,9 @@ template <int FORMAT, int HD, int SLOTS, int THREADS> struct kv_stream {
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
             fetch(i);
+        /* The caller's copies are part of the first tile's group, or have one of their own. */
+        if constexpr (AHEAD == 0)
+            copy_async_commit();
     }
 
     __device__ __forceinline__ int32_t page_of(int block) const
