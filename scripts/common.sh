@@ -27,9 +27,27 @@ build_in() {
     if [ -f "$directory/build.ninja" ]; then
         [ $# -eq 0 ] || meson configure "$directory" "$@"
     else
-        meson setup "$directory" "$repository" "$@"
+        choose_cuda "$@"
+        meson setup "$directory" "$repository" "${cuda_options[@]}" "$@"
     fi
     ninja -C "$directory"
+}
+
+# Kernels are built for the GPU that is here, or not at all: for all cards they take many minutes.
+# Sets cuda_options for meson, unless the caller's options say something of CUDA.
+choose_cuda() {
+    local capability
+    cuda_options=()
+    [[ "$*" != *-Dcuda=* ]] || return 0
+    capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 |
+        tr -d '. ') || capability=
+    if [ -z "$capability" ]; then
+        cuda_options=(-Dcuda=disabled)
+    else
+        # The instructions of Hopper that kernels use are of this card alone.
+        [ "$capability" != 90 ] || capability=90a
+        cuda_options=(-Dgpu_archs="$capability")
+    fi
 }
 
 build_packages=(gcc libc6-dev libpcre2-dev meson ninja-build pkg-config python3)
