@@ -2,6 +2,7 @@
 #include "plan_options.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "option_values.h"
@@ -40,6 +41,9 @@ static const struct argp_option option_table[] = {
     {0},
 };
 
+/* The text of --costs, which options point to: as long as the program. */
+static char *costs;
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     strata_plan_options *o = state->input;
@@ -69,11 +73,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case KEY_EXPERTS:
         o->experts = option_choice(arg, expert_names, state, "experts");
         return 0;
-    case KEY_COSTS: /* as long as the program */
-        o->costs = parse_read_file(arg, &bytes);
-        if (!o->costs)
+    case KEY_COSTS:
+        free(costs);
+        o->costs = costs = parse_read_file(arg, &bytes);
+        if (!costs)
             argp_error(state, "--costs: %s cannot be read", arg);
-        if (strlen(o->costs) != bytes)
+        if (strlen(costs) != bytes)
             argp_error(state, "--costs: %s is no text", arg);
         return 0;
     default:
