@@ -420,7 +420,7 @@ static bool may_precede(const strata__feed *feed, uint64_t number)
     return routing_of(feed, number) || !way_of(feed, number).fetch;
 }
 
-/* Were as much of what is not seen yet in vain as of what has been: is it little of all that is sent? */
+/* Were as much of what is not seen yet in vain as of what has been: is that little of it all? */
 static bool is_worth_sending(const strata__feed *feed, const strata__feed_piece *piece)
 {
     double vain = (double)feed->vain_bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How fast pieces of experts go to the device, by size and by the way they are enqueued: bench_link.
+ * How fast pieces of experts go to the device, by size and by the way they are enqueued.
  * A piece is what the feed sends: gate, up and down of neighbouring experts, from three places of
  * page-locked memory to slots one behind the other, between two timing events.
  */

@@ -18,7 +18,8 @@ mkdir -p "$packs"
     --experts "$format" >/dev/null
 for tokens in ${LENGTHS:-4096 32768}; do
     ncu --csv --page raw --metrics gpu__time_duration.sum,dram__bytes.sum --clock-control none \
-        --cache-control none --log-file "$packs/profile.csv" "$strata" prefill "$pack" --device cuda:0 \
-        --context 32832 --random "$tokens" --experts resident --top 0 >/dev/null
+        --cache-control none --log-file "$packs/profile.csv" \
+        "$strata" prefill "$pack" --device cuda:0 --context 32832 \
+        --random "$tokens" --experts resident --top 0 >/dev/null
     python3 test/gpu/profile_report.py "$format, 12 layers, $tokens tokens" "$packs/profile.csv"
 done

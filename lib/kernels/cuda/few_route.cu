@@ -252,7 +252,7 @@ strata_status strata__few_route_load(void)
         reinterpret_cast<const void *>(few_choose<32>),
     };
     strata_status status = strata__cuda_load_kernels(kernels, 4, 0);
-    /* Scores of sixteen rows of 512 and 1024 experts in groups are more than 48 KiB with the rest. */
+    /* Scores of 16 rows of 512 and 1024 experts in groups are more than 48 KiB with the rest. */
     return status == STRATA_OK ? strata__cuda_load_kernels(kernels + 4, 2, 64 * 1024) : status;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * From projections to queries and cache: clamp, norm of queries and keys, rotary embedding, and the
- * writes. A thread block takes a row, a warp a head at a time with neighbouring values in a lane. Of
- * few rows two blocks share one, the queries and the rest, with warps for 32 heads.
+ * writes. A thread block takes a row, a warp a head at a time with neighbouring values in a lane.
+ * Of few rows two blocks share one, the queries and the rest, with warps for 32 heads.
  */
 #include <cuda_fp16.h>
 
