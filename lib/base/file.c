@@ -85,11 +85,12 @@ strata_status strata__file_begin(strata__file_writer *writer, const strata__allo
     struct stat old;
     char resolved[PATH_MAX];
     bool exists = stat(path, &old) == 0;
+    bool leads_nowhere = !exists && lstat(path, &old) == 0;
     strata_status status;
     *writer =
         (strata__file_writer){.allocator = allocator, .path = path, .what = what, .descriptor = -1};
-    if (exists && !S_ISREG(old.st_mode)) {
-        writer->descriptor = open(path, O_WRONLY | O_CLOEXEC);
+    if (leads_nowhere || (exists && !S_ISREG(old.st_mode))) {
+        writer->descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, FILE_MODE);
         return writer->descriptor < 0 ? strata__file_fail(path, "create", what) : STRATA_OK;
     }
     /* A link stays a link: what it leads to is replaced. */

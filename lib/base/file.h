@@ -2,7 +2,8 @@
 /*
  * Files that are written whole or not at all: bytes go to a new file beside the named one, which
  * takes its place when everything is on the disk. Whatever fails or is interrupted before that
- * leaves the named file as it was. A path that names a pipe or a device is written as it is.
+ * leaves the named file as it was. A path that names a pipe, a device or a link to nothing is
+ * written as it is.
  */
 #ifndef STRATA_BASE_FILE_H
 #define STRATA_BASE_FILE_H

@@ -124,6 +124,23 @@ static void mode_and_links_stay(void **state)
     assert_int_equal(empty_folder(), 2);
 }
 
+static void a_link_to_nothing_stays_a_link(void **state)
+{
+    strata__file_writer writer;
+    struct stat found;
+    char link_path[96];
+    (void)state;
+    snprintf(link_path, sizeof link_path, "%s.link", path);
+    assert_int_equal(symlink(path, link_path), 0);
+    begin(&writer, link_path);
+    assert_int_equal(strata__file_write(&writer, "new", 3), STRATA_OK);
+    assert_int_equal(strata__file_commit(&writer), STRATA_OK);
+    assert_content("new");
+    assert_int_equal(lstat(link_path, &found), 0);
+    assert_true(S_ISLNK(found.st_mode));
+    assert_int_equal(empty_folder(), 2);
+}
+
 static void a_pipe_is_written_as_it_is(void **state)
 {
     strata__file_writer writer;
@@ -194,6 +211,7 @@ int main(void)
         cmocka_unit_test(a_committed_file_is_whole),
         cmocka_unit_test(a_discarded_file_leaves_the_old_one),
         cmocka_unit_test(mode_and_links_stay),
+        cmocka_unit_test(a_link_to_nothing_stays_a_link),
         cmocka_unit_test(a_pipe_is_written_as_it_is),
         cmocka_unit_test(errors_name_the_path),
         cmocka_unit_test(a_full_disk_leaves_nothing),
