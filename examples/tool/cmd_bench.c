@@ -12,7 +12,7 @@
 #include "stats.h"
 #include "tool.h"
 
-enum { KEY_PROMPTS = 0x200, KEY_REPEAT, KEY_COLD, KEY_DECODE, KEY_ROWS, KEY_LEND, KEY_TUNE };
+enum { KEY_PROMPTS = 0x200, KEY_REPEAT, KEY_COLD, KEY_DECODE, KEY_ROWS, KEY_TUNE };
 enum { MAX_PROMPTS = 32, MAX_REPEATS = BENCH_MOST_ROUNDS };
 
 static const struct argp_option option_table[] = {
@@ -23,7 +23,6 @@ static const struct argp_option option_table[] = {
     {"cold", KEY_COLD, 0, 0, "The expert cache is emptied before every reading", 1},
     {"decode", KEY_DECODE, "N", 0, "N steps of decoding after each prompt, as often", 1},
     {"rows", KEY_ROWS, "R", 0, "Tokens of such a step, 1 by default", 1},
-    {"lend", KEY_LEND, 0, 0, "Prompts borrow their memory from the expert cache", 1},
     {"tune", KEY_TUNE, "FILE", 0,
      "Measure what paths and formats cost on the device instead, and write it to FILE for --costs; "
      "needs no pack",
@@ -50,7 +49,6 @@ typedef struct arguments {
     uint64_t decode_steps;
     uint64_t decode_rows;
     bool cold;
-    bool lend;
     uint64_t start_ns; /* before the pack is opened */
 } arguments;
 
@@ -88,9 +86,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_ROWS:
         a->decode_rows = option_number(arg, 1, STRATA_DECODE_MOST_ROWS, state, "rows");
-        return 0;
-    case KEY_LEND:
-        a->lend = true;
         return 0;
     case KEY_TUNE:
         a->tune_path = arg;
@@ -266,7 +261,6 @@ static strata_status prepare(bench *b, strata_pack *pack, const strata_pack_info
     run_options_apply(&a->run, longest(b), &session_options, &plan_options);
     if (!a->run.plan.context_tokens)
         plan_options.context_tokens += a->decode_steps * a->decode_rows;
-    plan_options.lend_cache = a->lend;
     session_options.profile = profile->profile;
     session_options.profile_bytes = profile->profile_bytes;
     status = strata_session_create(pack, &session_options, &b->session);
@@ -274,9 +268,7 @@ static strata_status prepare(bench *b, strata_pack *pack, const strata_pack_info
         return status;
     b->logits_count = strata_session_logits_count(b->session);
     b->logits = malloc(b->logits_count * sizeof *b->logits);
-    strata_prefill_options_init(&prefill_options, sizeof prefill_options);
-    if (a->lend)
-        prefill_options.memory_kind = STRATA_MEMORY_LOAN;
+    run_options_prefill(&a->run, &prefill_options);
     return b->logits ? strata_prefill_create(b->session, &prefill_options, &b->prefill)
                      : tool_own(STRATA_ERR_NO_MEMORY);
 }

@@ -248,14 +248,16 @@ static int run_setting(comparison *c, strata_pack *pack, const setting *s, const
 {
     strata_session_options session_options;
     strata_plan_options plan_options;
+    strata_prefill_options prefill_options;
     strata_session *session = NULL;
     strata_prefill *prefill = NULL;
     strata_status status;
     int code = TOOL_OK;
     run_options_apply(&s->run, c->tokens.count, &session_options, &plan_options);
+    run_options_prefill(&s->run, &prefill_options);
     status = strata_session_create(pack, &session_options, &session);
     if (status == STRATA_OK)
-        status = strata_prefill_create(session, NULL, &prefill);
+        status = strata_prefill_create(session, &prefill_options, &prefill);
     if (status == STRATA_OK)
         status = read_lengths_with(c, session, prefill, which);
     if (status != STRATA_OK) {

@@ -209,6 +209,7 @@ static int run_session(arguments *a, generation *g, strata_pack *pack, collected
     void *profile;
     int code;
     run_options_apply(&a->run, g->prompt.count, &options, &plan);
+    run_options_prefill(&a->run, &g->memory);
     if (!a->run.plan.context_tokens)
         plan.context_tokens = g->prompt.count + g->count;
     plan.decode_rows = 1;

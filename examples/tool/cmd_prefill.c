@@ -80,6 +80,7 @@ static int read_prompt(arguments *a, strata_pack *pack, prefill_answer *answer)
 {
     strata_session_options session_options;
     strata_plan_options plan_options;
+    strata_prefill_options prefill_options;
     strata_session *session = NULL;
     strata_prefill *prefill = NULL;
     strata_plan *plan = NULL;
@@ -102,9 +103,10 @@ static int read_prompt(arguments *a, strata_pack *pack, prefill_answer *answer)
     free(profile);
     if (status != STRATA_OK)
         return tool_fail("cannot make a session", status, a->in.json);
+    run_options_prefill(&a->run, &prefill_options);
     status = state_options_restore(&a->state, session);
     if (status == STRATA_OK)
-        status = strata_prefill_create(session, NULL, &prefill);
+        status = strata_prefill_create(session, &prefill_options, &prefill);
     if (status == STRATA_OK)
         status = prefill_answer_read(answer, session, prefill, a->all_logits);
     if (status == STRATA_ERR_CANCELLED)

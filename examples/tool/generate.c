@@ -98,7 +98,7 @@ static strata_status read_prompt(generation *g, strata_session *session, float *
     strata_prefill *prefill;
     strata_prefill_request request;
     strata_prefill_result result = {.struct_size = sizeof result};
-    strata_status status = strata_prefill_create(session, NULL, &prefill);
+    strata_status status = strata_prefill_create(session, &g->memory, &prefill);
     if (status != STRATA_OK)
         return status;
     strata_prefill_request_init(&request, sizeof request);

@@ -28,7 +28,8 @@ typedef struct generation {
     const strata_tokenizer *tokenizer; /* NULL: none can be made of the pack */
     strata_pack_info info;
     token_list prompt;
-    uint64_t start_tokens; /* that the sequence holds before it */
+    uint64_t start_tokens;         /* that the sequence holds before it */
+    strata_prefill_options memory; /* of the prompt */
     uint64_t count;
     strata_sample_options sampling;
     uint64_t recent_count; /* tokens that the repetition penalty looks back at */

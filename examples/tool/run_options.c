@@ -13,6 +13,7 @@
 enum {
     KEY_DEVICE = 0x100,
     KEY_PROFILE,
+    KEY_LEND,
     KEY_THREADS,
     KEY_NO_BLAS,
     KEY_KERNEL_LEVEL,
@@ -46,6 +47,10 @@ static const struct argp_option run_table[] = {
     {"device", KEY_DEVICE, "NAME", 0, "cpu (default), cuda:0, ...", 3},
     {"profile", KEY_PROFILE, "FILE", 0,
      "Uses of the experts: read if it is there, and written afterwards", 3},
+    {"lend", KEY_LEND, "HOW", OPTION_ARG_OPTIONAL,
+     "Prompts borrow their memory from the expert cache. prompt (default): for one prompt; keep: "
+     "until tokens are decoded",
+     3},
     {"threads", KEY_THREADS, "N", 0, "Threads of the CPU device, one per core by default", 3},
     {"no-blas", KEY_NO_BLAS, 0, 0, "Plain loops: bits do not depend on chunks", 3},
     {"kernel-level", KEY_KERNEL_LEVEL, "LEVEL", 0,
@@ -98,6 +103,7 @@ static error_t parse_random_option(int key, char *arg, struct argp_state *state)
 static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 {
     static const char *const level_names[] = {"best", "sm80", NULL};
+    static const char *const lend_names[] = {"prompt", "keep", NULL};
     run_options *options = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
@@ -108,6 +114,11 @@ static error_t parse_run_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_PROFILE:
         options->profile_path = arg;
+        return 0;
+    case KEY_LEND:
+        options->lend = LEND_PROMPT;
+        if (arg && option_choice(arg, lend_names, state, "lend"))
+            options->lend = LEND_KEPT;
         return 0;
     case KEY_THREADS:
         options->threads = (uint32_t)option_number(arg, 1, 1024, state, "threads");
@@ -232,6 +243,7 @@ void run_options_apply(const run_options *options, uint64_t prompt_tokens,
 {
     *plan = options->plan;
     plan->prompt_tokens = prompt_tokens;
+    plan->lend_cache = options->lend != LEND_NOTHING;
     if (!plan->context_tokens)
         plan->context_tokens = prompt_tokens;
     strata_session_options_init(session, sizeof *session);
@@ -240,4 +252,11 @@ void run_options_apply(const run_options *options, uint64_t prompt_tokens,
     session->blas = options->no_blas;
     session->kernel_level = options->kernel_level;
     session->plan_options = plan;
+}
+
+void run_options_prefill(const run_options *options, strata_prefill_options *prefill)
+{
+    strata_prefill_options_init(prefill, sizeof *prefill);
+    prefill->memory_kind = options->lend == LEND_NOTHING ? STRATA_MEMORY_OWN : STRATA_MEMORY_LOAN;
+    prefill->keep_loan = options->lend == LEND_KEPT;
 }

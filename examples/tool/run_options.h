@@ -11,9 +11,17 @@
 
 #include "parse.h"
 
+/* What prompts work in. */
+typedef enum lend_mode {
+    LEND_NOTHING, /* memory of their own */
+    LEND_PROMPT,  /* a part of the expert cache, which experts fill again after each prompt */
+    LEND_KEPT     /* the same, and between prompts it stays theirs until the session decodes */
+} lend_mode;
+
 typedef struct run_options {
     const char *device;       /* NULL: the CPU */
     const char *profile_path; /* of the experts' uses, read and written; NULL: none */
+    lend_mode lend;
     strata_plan_options plan; /* prompt_tokens is filled by run_options_apply() */
     uint32_t threads;
     uint32_t kernel_level; /* 0: best, 80: portable */
@@ -57,5 +65,8 @@ bool run_options_profile(const run_options *options, bool json, strata_session_o
  */
 void run_options_apply(const run_options *options, uint64_t prompt_tokens,
                        strata_session_options *session, strata_plan_options *plan);
+
+/* Where prompts have their memory. */
+void run_options_prefill(const run_options *options, strata_prefill_options *prefill);
 
 #endif

@@ -527,6 +527,24 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, "\nmemory [0-9]+ bytes, in and out [0-9]+ bytes\n")
 
+    def test_lend(self):
+        commands = (("bench", PACK, "--prompts", "8", "--repeat", "2", "--decode", "2"),
+                    ("compare", PACK, "--random", "4"),
+                    ("generate", PACK, "--tokens", "1,2", "-n", "2"))
+        for command in commands:
+            for option in ("--lend", "--lend=prompt", "--lend=keep"):
+                done = run(*command, option)
+                self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(run(*command, "--lend=maybe").returncode, 2)
+        # The same bits in lent memory.
+        answers = []
+        for option in ([], ["--lend"], ["--lend=keep"]):
+            done = run("prefill", PACK, "--random", "20", "--json", "--top", "5", *option)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            answers.append(json.loads(done.stdout))
+        for answer in answers[1:]:
+            self.assertEqual(answer["next"], answers[0]["next"])
+
     def test_prompts_are_its_own(self):
         self.assertEqual(run("bench", PACK, "--tokens", "1,2").returncode, 2)
 
