@@ -35,6 +35,7 @@ typedef enum strata__delaying_fault {
     STRATA__FAULT_EVENT = 16,  /* creating, recording, waiting for */
     STRATA__FAULT_STREAM = 32, /* creating, synchronising */
     STRATA__FAULT_GRAPH = 128, /* recording, launching */
+    STRATA__FAULT_QUERY = 256, /* asking whether an event has come true */
     STRATA__FAULT_LOST = 64    /* the device is lost at a piece of work; no call is made to fail */
 } strata__delaying_fault;
 

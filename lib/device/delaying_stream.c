@@ -291,7 +291,9 @@ strata_status strata__delaying_stream_synchronize(strata__device *device, strata
     status = check(d, STRATA__FAULT_STREAM, "waiting for a stream");
     if (status == STRATA_OK && stream->recording)
         status = strata__fail(STRATA_ERR_DRIVER, "delaying: a stream is waited for that records");
-    strata__delaying_run(d, stream, stream->done + stream->count);
+    /* What a lost device is waited for is over. */
+    if (status == STRATA_OK || d->lost)
+        strata__delaying_run(d, stream, stream->done + stream->count);
     if (status == STRATA_OK)
         status = strata__delaying_alive(d);
     pthread_mutex_unlock(&d->lock);
@@ -371,7 +373,7 @@ strata_status strata__delaying_event_query(strata__device *device, strata__event
     delaying_device *d = delaying_of(device);
     strata_status status;
     pthread_mutex_lock(&d->lock);
-    status = check(d, STRATA__FAULT_EVENT, "asking for an event");
+    status = check(d, STRATA__FAULT_QUERY, "asking for an event");
     strata__delaying_advance(d);
     if (event->stream && ++event->queries > patience_for(event))
         strata__delaying_run(d, event->stream, event->ticket);
@@ -388,7 +390,7 @@ strata_status strata__delaying_event_synchronize(strata__device *device, strata_
     strata_status status;
     pthread_mutex_lock(&d->lock);
     status = check(d, STRATA__FAULT_EVENT, "waiting for an event");
-    if (event->stream)
+    if ((status == STRATA_OK || d->lost) && event->stream)
         strata__delaying_run(d, event->stream, event->ticket);
     if (status == STRATA_OK)
         status = strata__delaying_alive(d);

@@ -29,7 +29,7 @@ static strata_status look_at_cache(strata_session *session)
     strata_status status;
     if (session->experts.source != STRATA__SOURCE_STREAMED)
         return STRATA_OK;
-    strata__loan_return(&session->loan);
+    strata__loan_return(&session->loan, true);
     /* The caller's memory for an expert may change when a step asks for it. */
     if (session->experts.expert_fn)
         strata__loan_settle(&session->loan);

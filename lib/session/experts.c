@@ -203,18 +203,21 @@ strata_status strata__experts_begin(strata_prefill *prefill, uint64_t chunks)
     if (status == STRATA_OK && strata__feed_begin(&prefill->feed, chunks, table))
         status = upload_tables(session, &session->layout->prompt, prefill->memory.base,
                                prefill->host.base);
+    /* The device's table is another, whatever was written on the host: the next prompt's goes up. */
+    if (status != STRATA_OK)
+        prefill->feed.generation = 0;
     return status;
 }
 
-void strata__experts_end(strata_prefill *prefill, bool is_copied)
+void strata__experts_end(strata_prefill *prefill, bool is_idle)
 {
     strata_session *session = prefill->session;
     if (session->experts.source != STRATA__SOURCE_STREAMED)
         return;
-    strata__feed_end(&prefill->feed, is_copied);
+    strata__feed_end(&prefill->feed, is_idle);
     strata__decode_forget(session);
     if (prefill->is_lent && !prefill->keeps_loan)
-        strata__loan_return(&session->loan);
+        strata__loan_return(&session->loan, is_idle);
 }
 
 /* Where the pointers of the step's layer are, on the device and on the host. */

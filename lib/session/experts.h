@@ -53,8 +53,8 @@ strata_status strata__experts_prepare(strata_prefill *prefill);
 /* A prompt of `chunks` chunks begins. */
 strata_status strata__experts_begin(strata_prefill *prefill, uint64_t chunks);
 
-/* It is over, in whatever way; both streams are idle. */
-void strata__experts_end(strata_prefill *prefill, bool is_copied);
+/* It is over, in whatever way; is_idle: both streams are known to have done everything. */
+void strata__experts_end(strata_prefill *prefill, bool is_idle);
 
 /* Asks the caller for an expert. */
 strata_status strata__experts_ask(const strata_session *session, uint32_t layer, uint32_t expert,

@@ -219,7 +219,7 @@ static strata_status choose(strata__loan *loan)
     return STRATA_OK;
 }
 
-void strata__loan_return(strata__loan *loan)
+void strata__loan_return(strata__loan *loan, bool is_idle)
 {
     if (!loan->is_lent)
         return;
@@ -227,7 +227,7 @@ void strata__loan_return(strata__loan *loan)
     loan->count = loan->published = 0;
     atomic_store_explicit(&loan->copied, 0, memory_order_relaxed);
     atomic_store_explicit(&loan->stop, false, memory_order_relaxed);
-    if (loan->session->lost || choose(loan) != STRATA_OK) {
+    if (!is_idle || loan->session->lost || choose(loan) != STRATA_OK) {
         loan->count = 0;
         return;
     }

@@ -50,8 +50,11 @@ void strata__loan_finish(strata__loan *loan); /* streams idle; also half built, 
 /* Ends a refill, moves what is hot out of the range, and hands the range out. */
 strata_status strata__loan_take(strata__loan *loan);
 
-/* Takes the range back and begins to refill it. Both streams must be idle. */
-void strata__loan_return(strata__loan *loan);
+/*
+ * Takes the range back and begins to refill it; unless both streams are idle, it stays empty, since
+ * work on them may still write there.
+ */
+void strata__loan_return(strata__loan *loan, bool is_idle);
 
 /* Between prompts: what the refill has copied is in the cache from here on. */
 void strata__loan_publish(strata__loan *loan);

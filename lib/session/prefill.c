@@ -131,14 +131,18 @@ void strata__prefill_destroy(strata_prefill *prefill)
 {
     strata_session *session;
     strata__saved_device saved;
-    bool entered;
+    const strata__device_ops *ops;
+    bool entered, is_idle;
     if (!prefill)
         return;
     session = prefill->session;
     entered = session->device->ops->enter(session->device, &saved) == STRATA_OK;
-    (void)session->device->ops->stream_synchronize(session->device, session->stream);
+    ops = session->device->ops;
+    is_idle = ops->stream_synchronize(session->device, session->stream) == STRATA_OK;
+    if (session->copies)
+        is_idle &= ops->stream_synchronize(session->device, session->copies) == STRATA_OK;
     if (!session->is_released)
-        strata__loan_return(&session->loan);
+        strata__loan_return(&session->loan, is_idle);
     count_memory(prefill, -1);
     release_memory(prefill);
     session->has_prefill = false;

@@ -207,9 +207,13 @@ MUTANTS = {
         DECODE_EXPERTS,
         "        if (left-- == 0)\n            break;\n",
         "        if (left-- == 0)\n            left = 0;\n"),
+    "a table that could not be sent counts as sent": (
+        EXPERTS,
+        "        prefill->feed.generation = 0;\n",
+        "        ;\n"),
     "a kept loan is not back before a step": (
         DECODE_STEP,
-        "    strata__loan_return(&session->loan);\n",
+        "    strata__loan_return(&session->loan, true);\n",
         ""),
     "a recording serves steps of another shape": (
         DECODE_GRAPH,

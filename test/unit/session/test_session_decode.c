@@ -663,8 +663,9 @@ static bool fail_one(bool in_file, uint32_t faults, uint64_t countdown)
 
 static void every_call_fails_once(void **state)
 {
-    static const uint32_t faults[] = {STRATA__FAULT_COPY, STRATA__FAULT_EVENT, STRATA__FAULT_STREAM,
-                                      STRATA__FAULT_GRAPH, STRATA__FAULT_LOST};
+    static const uint32_t faults[] = {STRATA__FAULT_COPY,   STRATA__FAULT_EVENT,
+                                      STRATA__FAULT_STREAM, STRATA__FAULT_GRAPH,
+                                      STRATA__FAULT_QUERY,  STRATA__FAULT_LOST};
     (void)state;
     for (size_t f = 0; f < sizeof faults / sizeof faults[0]; ++f)
         for (int in_file = 0; in_file < 2; ++in_file)

@@ -178,7 +178,7 @@ static void the_keep_set_survives(void **state)
     strata__loan_settle(&b->session->loan);
     strata__loan_clear(&b->session->loan);
     stream_ok(strata__loan_take(&b->session->loan));
-    strata__loan_return(&b->session->loan);
+    strata__loan_return(&b->session->loan, true);
     finish_refill(b->session);
     assert_int_equal(b->session->cache.states[hot], STRATA__BLOB_PRESENT);
     assert_true(b->session->cache.places[hot] >= b->session->loan_memory.base);
@@ -187,7 +187,7 @@ static void the_keep_set_survives(void **state)
     assert_int_equal(count_in_loan(b->session), 0);
     stream_ok(b->session->device->ops->stream_synchronize(b->session->device, b->session->stream));
     check_presence(&b->pack, b->session);
-    strata__loan_return(&b->session->loan);
+    strata__loan_return(&b->session->loan, true);
     read_whole(b);
     bench_close(b);
 }

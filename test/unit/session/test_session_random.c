@@ -374,11 +374,11 @@ static void choose_text(model *m, int sequence)
 
 static void arm_fault(model *m)
 {
-    static const uint32_t faults[] = {STRATA__FAULT_ALLOC,  STRATA__FAULT_HOST_ALLOC,
-                                      STRATA__FAULT_COPY,   STRATA__FAULT_EVENT,
-                                      STRATA__FAULT_STREAM, STRATA__FAULT_GRAPH};
+    static const uint32_t faults[] = {
+        STRATA__FAULT_ALLOC,  STRATA__FAULT_HOST_ALLOC, STRATA__FAULT_COPY, STRATA__FAULT_EVENT,
+        STRATA__FAULT_STREAM, STRATA__FAULT_GRAPH,      STRATA__FAULT_QUERY};
     if (m->device && chance(m, 10))
-        strata__delaying_fail(m->device, faults[pick(m, 6)], 1 + pick(m, 40), 0);
+        strata__delaying_fail(m->device, faults[pick(m, 7)], 1 + pick(m, 40), 0);
     if (m->asks && chance(m, 10)) {
         m->ask_fails = 1 + pick(m, 10);
         m->ask_cancels = chance(m, 50);
