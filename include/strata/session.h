@@ -192,6 +192,10 @@ STRATA_API STRATA_NODISCARD strata_status strata_session_drop_experts(strata_ses
  * than before gives memory of the expert cache back to the device; more takes it again, up to what
  * was planned. Applied at once, or, while another call runs, before the next prompt.
  *
+ * A session whose plan keeps all experts on the device has no ring that others could be streamed
+ * through, and cannot shrink. Whoever wants to shrink a session later plans it for so little memory
+ * that not all experts fit.
+ *
  * @param bytes 0: the plan's
  * @return STRATA_OK, STRATA_ERR_PLAN_INFEASIBLE (the least that the session needs, when it is
  *         more), STRATA_ERR_UNSUPPORTED (a session that keeps all experts or lives in the

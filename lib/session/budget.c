@@ -38,14 +38,28 @@ static strata_status apply_now(strata_session *session)
     return STRATA_OK;
 }
 
+/* Why a session's memory stays as it is; NULL: it need not. */
+static const char *why_fixed(const strata_session *session)
+{
+    switch (session->experts.source) {
+    case STRATA__SOURCE_STREAMED:
+        return session->memory.owned ? NULL : "lives in the caller's memory";
+    case STRATA__SOURCE_RESIDENT:
+        return "keeps all experts on the device: its plan has no ring that others could be "
+               "streamed "
+               "through; a plan for less memory has";
+    default:
+        return "does not stream experts: it reads them in host memory";
+    }
+}
+
 strata_status strata__session_set_budget(strata_session *session, uint64_t bytes)
 {
     uint64_t other = other_bytes(session);
-    if (session->experts.source != STRATA__SOURCE_STREAMED || !session->memory.owned)
-        return strata__fail(
-            STRATA_ERR_UNSUPPORTED, "the budget of a session that %s cannot be changed",
-            session->experts.source != STRATA__SOURCE_STREAMED ? "does not stream experts"
-                                                               : "lives in the caller's memory");
+    const char *why = why_fixed(session);
+    if (why)
+        return strata__fail(STRATA_ERR_UNSUPPORTED,
+                            "the session's budget cannot be changed, since it %s", why);
     if (bytes && bytes < other)
         return strata__fail(STRATA_ERR_PLAN_INFEASIBLE,
                             "%llu bytes of device memory are less than the %llu that the session "
