@@ -33,7 +33,8 @@ build_in() {
     ninja -C "$directory"
 }
 
-# Kernels are built for the GPU that is here, or not at all: for all cards they take many minutes.
+# Kernels are built for the GPU that is here, or, where there is none of 8.0 or later, not at all:
+# for all cards they take many minutes.
 # Sets cuda_options for meson, unless the caller's options say something of CUDA.
 choose_cuda() {
     local capability
@@ -41,7 +42,7 @@ choose_cuda() {
     [[ "$*" != *-Dcuda=* ]] || return 0
     capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 |
         tr -d '. ') || capability=
-    if [ -z "$capability" ]; then
+    if [[ ! $capability =~ ^[0-9]+$ ]] || [ "$capability" -lt 80 ]; then
         cuda_options=(-Dcuda=disabled)
     else
         # The instructions of Hopper that kernels use are of this card alone.
