@@ -10,10 +10,10 @@
  *     bytes) is kept for the calling thread: strata_last_error().
  *   - Every transparent structure begins with `uint32_t struct_size`, set by the caller to sizeof.
  *     Fields are only ever appended. Bytes of an input structure beyond what this library knows
- * must be zero, or the call answers STRATA_ERR_ABI_FIELD.
+ *     must be zero, or the call answers STRATA_ERR_ABI_FIELD.
  *   - Sizes are in bytes (`_bytes`), times in nanoseconds (`_ns`), lengths in tokens (`_tokens`).
  *   - An output is written only on success, except that a `_create` or `_open` stores NULL on
- * failure.
+ *     failure.
  *   - NULL is a legal argument of every `_destroy` and `_close`.
  *   - The library never aborts, exits, prints, reads the environment or changes signal handlers.
  *
@@ -88,8 +88,7 @@ enum {
     STRATA_ERR_PLAN_INFEASIBLE = -70, /**< nothing fits; the text says by how much and what would */
     STRATA_ERR_BUFFER_TOO_SMALL = -71, /**< the caller's memory is smaller than needed */
     STRATA_ERR_MISALIGNED = -72,       /**< the caller's memory is not aligned as the plan says */
-    STRATA_ERR_CAPACITY =
-        -73, /**< more rows than a buffer, or more tokens than the KV pages, were planned for */
+    STRATA_ERR_CAPACITY = -73, /**< more rows or tokens than buffers or KV pages were planned for */
     STRATA_ERR_CANCELLED = -80, /**< stopped by the caller; the session stays usable */
     STRATA_ERR_BUSY = -81,      /**< the object is in use by another call */
     STRATA_ERR_STATE = -82,     /**< the call does not fit the object's state */

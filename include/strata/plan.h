@@ -57,13 +57,11 @@ typedef struct strata_plan_options {
     uint64_t device_budget_bytes; /**< for everything the library allocates on the device; 0: all of
                                      it */
     uint64_t host_budget_bytes;   /**< page-locked host memory; 0: no limit */
-    uint64_t
-        context_tokens; /**< longest sequence; 0: 4096, or the trained context if that is shorter */
-    uint64_t prompt_tokens; /**< prompt length to plan for; 0: the context */
-    uint64_t chunk_tokens;  /**< tokens that pass all layers together; 0: chosen */
-    const char *path;       /**< "auto" (NULL), "fp16", "fused,8:fp16,13:fp16" */
-    const strata_device_facts
-        *device;         /**< facts, or NULL: those of the session's device, else the CPU's */
+    uint64_t context_tokens; /**< longest sequence; 0: 4096, or the trained context if shorter */
+    uint64_t prompt_tokens;  /**< prompt length to plan for; 0: the context */
+    uint64_t chunk_tokens;   /**< tokens that pass all layers together; 0: chosen */
+    const char *path;        /**< "auto" (NULL), "fp16", "fused,8:fp16,13:fp16" */
+    const strata_device_facts *device; /**< NULL: the session's device, else the CPU */
     uint32_t lend_cache; /**< 1: a part of the expert cache as large as a prompt's memory is lent to
                              prompts (STRATA_MEMORY_LOAN), which then need none of their own */
     uint32_t reserved0;  /**< 0 */

@@ -108,8 +108,9 @@ typedef struct strata_prefill_result {
  *
  * @param request copied
  * @param result  filled also on failure when the arguments were good; or NULL
- * @return STRATA_OK, STRATA_ERR_CANCELLED, STRATA_ERR_INVALID_ARGUMENT (a token out of range by
- * index, too long a prompt for the context), STRATA_ERR_BUFFER_TOO_SMALL (logits), STRATA_ERR_BUSY,
+ * @return STRATA_OK, STRATA_ERR_CANCELLED, STRATA_ERR_INVALID_ARGUMENT (a token out of range,
+ *         by index; a prompt too long for the context), STRATA_ERR_BUFFER_TOO_SMALL (logits),
+ *         STRATA_ERR_BUSY,
  *         STRATA_ERR_CAPACITY (too few KV pages are free, by sequence and pages),
  *         STRATA_ERR_DRIVER, STRATA_ERR_DEVICE_LOST, or what the expert source answered
  */

@@ -42,11 +42,10 @@ enum {
 
 /** Options of a session. All zero (after struct_size) is a good default on the CPU. */
 typedef struct strata_session_options {
-    uint32_t struct_size;  /**< sizeof this structure */
-    uint32_t thread_count; /**< threads of the CPU device, at most 1024; 0: one per core */
-    const char *device;    /**< "cpu" (NULL), "cuda:0" */
-    const strata_plan
-        *plan; /**< from strata_plan_create() or _load(), or NULL: made from plan_options */
+    uint32_t struct_size;    /**< sizeof this structure */
+    uint32_t thread_count;   /**< threads of the CPU device, at most 1024; 0: one per core */
+    const char *device;      /**< "cpu" (NULL), "cuda:0" */
+    const strata_plan *plan; /**< to run on, or NULL: made from plan_options */
     const strata_plan_options *plan_options; /**< budget, context, path policy; NULL: defaults */
     void *device_memory; /**< region of the plan's device bytes, borrowed until destroyed; NULL: the
                             library's own */
@@ -72,7 +71,7 @@ STRATA_API void strata_session_options_init(strata_session_options *options, uin
  *
  * @param pack    kept alive by the session
  * @param options copied; NULL for the defaults; what it points to need live only for the call,
- * except device_memory, stream and expert_user_data
+ *                except device_memory, stream and expert_user_data
  * @param out     the caller's, to be destroyed; NULL on failure
  * @return STRATA_OK, STRATA_ERR_UNSUPPORTED (architecture, tensor format or path, by name),
  *         STRATA_ERR_NO_DEVICE, STRATA_ERR_PLAN_INFEASIBLE (what would fit),
