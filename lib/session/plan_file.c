@@ -48,6 +48,8 @@ strata_status strata__plan_load_path(strata__pack *pack, const char *path, strat
     fclose(file);
     if (status == STRATA_OK)
         status = strata__plan_load(pack, data, bytes, out);
+    if (status == STRATA_ERR_FORMAT)
+        status = strata__fail(status, "%s: %s", path, strata__error_text());
     strata__free(allocator, data, MOST_BYTES);
     return status;
 }

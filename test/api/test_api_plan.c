@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Plans as an application sees them: made without a device, read, saved, loaded, and obeyed. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -369,6 +370,11 @@ static void saved_and_loaded(void **state)
     data[bytes / 2] ^= 1;
     assert_int_equal(strata_plan_load_memory(pack, data, bytes, &loaded), STRATA_ERR_FORMAT);
     assert_null(loaded);
+    file = open(path, O_WRONLY | O_TRUNC);
+    assert_int_equal(write(file, data, bytes), bytes);
+    close(file);
+    assert_int_equal(strata_plan_load_path(pack, path, &loaded), STRATA_ERR_FORMAT);
+    fixture_text_has(path);
     unlink(path);
     assert_int_equal(strata_plan_load_path(pack, path, &loaded), STRATA_ERR_IO);
     fixture_text_has(path);
