@@ -327,7 +327,8 @@ static int tune(const arguments *a)
     if (!good)
         tool_message("%s: cannot be written", a->tune_path);
     else if (!standard)
-        printf("%s: costs of %s\n", a->tune_path, a->run.device ? a->run.device : "cpu");
+        printf("the costs of %s were written to %s\n", a->run.device ? a->run.device : "cpu",
+               a->tune_path);
     return good ? TOOL_OK : TOOL_FAILED;
 }
 

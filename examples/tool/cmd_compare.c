@@ -20,17 +20,16 @@ enum { MAX_SETTINGS = 8, MAX_LENGTHS = 16, SETTING_BYTES = 256 };
 static const uint64_t whole_bytes = 2ull << 30;
 
 static const struct argp_option option_table[] = {
-    {0, 0, 0, 0, "Comparison:", 1},
     {"a", KEY_A, "SETTING", 0,
      "What is compared: path=fused,8:fp16 or kv=q8_0, several joined by \";\". Given more than "
      "once: one after the other; path=fused and path=mmq by default",
-     1},
-    {"b", KEY_B, "SETTING", 0, "What it is compared with, path=fp16 by default", 1},
-    {"lengths", KEY_LENGTHS, "LENGTHS", 0, "Prompt lengths: the prompt's first tokens", 1},
+     0},
+    {"b", KEY_B, "SETTING", 0, "What it is compared with, path=fp16 by default", 0},
+    {"lengths", KEY_LENGTHS, "LENGTHS", 0, "Prompt lengths: the prompt's first tokens", 0},
     {"positions", KEY_POSITIONS, "N", 0,
      "Last positions of a prompt that are compared, 256 by default. Where the logits of the whole "
      "prompt take more than 2 GiB, these positions are read in a call of their own",
-     1},
+     0},
     {0},
 };
 
@@ -252,17 +251,20 @@ static int run_setting(comparison *c, strata_pack *pack, const setting *s, const
     strata_session *session = NULL;
     strata_prefill *prefill = NULL;
     strata_status status;
+    const char *what = "cannot make a session";
     int code = TOOL_OK;
     run_options_apply(&s->run, c->tokens.count, &session_options, &plan_options);
     run_options_prefill(&s->run, &prefill_options);
     status = strata_session_create(pack, &session_options, &session);
     if (status == STRATA_OK)
         status = strata_prefill_create(session, &prefill_options, &prefill);
-    if (status == STRATA_OK)
+    if (status == STRATA_OK) {
+        what = "cannot read the prompt";
         status = read_lengths_with(c, session, prefill, which);
+    }
     if (status != STRATA_OK) {
         tool_message("with %s:", s->text);
-        code = tool_fail("cannot read the prompt", status, c->arguments->in.json);
+        code = tool_fail(what, status, c->arguments->in.json);
     }
     strata_prefill_destroy(prefill);
     strata_session_destroy(session);

@@ -50,7 +50,7 @@ static const struct argp_option option_table[] = {
      "Tokens that --repeat-penalty looks back at, 64 by "
      "default",
      5},
-    {"seed", KEY_SEED, "N", 0, "The same seed gives the same choices, 1 by default", 5},
+    {"seed", KEY_SEED, "N", 0, "The same seed gives the same choices; 1 by default", 5},
     {0},
 };
 
@@ -180,8 +180,10 @@ static int generate(const arguments *a, generation *g, strata_session *session, 
             echo_prompt(g, is_terminal);
     }
     status = generation_run(g, session, &what);
-    if (!a->in.json && g->answer_count)
+    if (!a->in.json && g->answer_count) {
         putchar('\n');
+        fflush(stdout); /* before what standard error tells */
+    }
     if (status != STRATA_OK)
         return tool_fail(what, status, a->in.json);
     if (text->failed)

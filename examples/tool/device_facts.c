@@ -89,7 +89,7 @@ bool device_facts_read(const char *path, bool json, strata_device_facts *facts)
     bool good = true;
     FILE *file = fopen(path, "r");
     if (!file) {
-        tool_refuse(STRATA_ERR_IO, json, "%s: cannot be read", path);
+        tool_refuse(STRATA_ERR_IO, json, "--device-facts: %s: cannot be read", path);
         return false;
     }
     while (good && fgets(line, sizeof line, file)) {
@@ -100,7 +100,7 @@ bool device_facts_read(const char *path, bool json, strata_device_facts *facts)
         tool_refuse(STRATA_ERR_INVALID_ARGUMENT, json, "%s:%u: not a device fact: %s", path, number,
                     line);
     if (good && ferror(file)) {
-        tool_refuse(STRATA_ERR_IO, json, "%s: cannot be read", path);
+        tool_refuse(STRATA_ERR_IO, json, "--device-facts: %s: cannot be read", path);
         good = false;
     }
     fclose(file);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "option_values.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "parse.h"
@@ -40,7 +41,12 @@ uint32_t option_choice(const char *text, const char *const *names, const struct 
     for (uint32_t i = 0; names[i]; i++)
         if (strcmp(text, names[i]) == 0)
             return i;
-    argp_error(state, "--%s: \"%s\" is not one of its values", option, text);
+    char list[128] = "";
+    for (uint32_t i = 0; names[i]; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
+    }
+    argp_error(state, "--%s: \"%s\" is none of %s", option, text, list);
     return 0;
 }
 

@@ -394,6 +394,15 @@ class FailureTest(unittest.TestCase):
             self.assertEqual(error["status"], status)
             self.assertIn(text, error["what"])
 
+    def test_a_choice_names_what_may_be_chosen(self):
+        done = run("prefill", PACK, "--tokens", "3", "--kv", "q4")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn('--kv: "q4" is none of f16, q8_0, f32', done.stderr)
+
+    def test_comparison_tells_what_it_could_not_do(self):
+        self.assert_failure("STRATA_ERR_INVALID_ARGUMENT", "cannot make a session", "compare",
+                            PACK, "--tokens", "3", "--a", "path=none")
+
     def test_prompt_longer_than_the_context(self):
         self.assert_failure("STRATA_ERR_INVALID_ARGUMENT", "prompt tokens is 9", "prefill", PACK,
                             "--random", "9", "--context", "8")
@@ -696,7 +705,7 @@ class PlanTest(unittest.TestCase):
             costs = pathlib.Path(folder) / "costs"
             done = run("bench", "--tune", str(costs))
             self.assertEqual((done.returncode, done.stderr), (0, ""))
-            self.assertEqual(done.stdout, f"{costs}: costs of cpu\n")
+            self.assertEqual(done.stdout, f"the costs of cpu were written to {costs}\n")
             self.assertTrue(costs.read_text().startswith("strata costs 1\ncompute_capability 0\n"))
             self.plan("--costs", str(costs))
             costs.write_text("strata costs 1\ncompute_capability 90\nfused * 900000000 1\n"
