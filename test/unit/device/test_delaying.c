@@ -301,6 +301,62 @@ static void faults_hit_the_call_they_are_set_for(void **state)
     bench_close(&b);
 }
 
+enum { HEAP_BYTES = 1 << 16 };
+
+/* A heap that gives one part of itself after the other, and keeps it. */
+typedef struct heap {
+    _Alignas(4096) uint8_t bytes[HEAP_BYTES];
+    uint64_t used;
+} heap;
+
+static void *heap_alloc(void *user_data, uint64_t bytes, uint64_t alignment)
+{
+    heap *h = user_data;
+    uint64_t at = (h->used + alignment - 1) / alignment * alignment;
+    if (bytes > HEAP_BYTES - at)
+        return NULL;
+    h->used = at + bytes;
+    return h->bytes + at;
+}
+
+static void heap_free(void *user_data, void *pointer, uint64_t bytes)
+{
+    (void)user_data;
+    (void)pointer;
+    (void)bytes;
+}
+
+/* Pages of the heap that were page-locked before: what is allocated in them is the device's. */
+static void memory_in_registered_pages_is_what_it_was_allocated_as(void **state)
+{
+    static heap h;
+    strata_context_options in_heap = {.struct_size = sizeof in_heap};
+    const strata__delaying_options options = {.policy = STRATA__DELAYING_RANDOM};
+    static const uint32_t word = 7;
+    strata_context *context;
+    strata__device *device;
+    strata__stream *stream;
+    void *memory;
+    (void)state;
+    in_heap.alloc_fn = heap_alloc;
+    in_heap.free_fn = heap_free;
+    in_heap.alloc_user_data = &h;
+    ok(strata__context_create(&in_heap, &context));
+    ok(strata__delaying_device_open(context, &options, &device));
+    ok(device->ops->stream_create(device, &stream));
+    ok(device->ops->host_register(device, h.bytes, HEAP_BYTES));
+    ok(device->ops->alloc(device, 4, "a word", &memory));
+    assert_in_range((uintptr_t)memory, (uintptr_t)h.bytes, (uintptr_t)h.bytes + HEAP_BYTES - 4);
+    ok(device->ops->copy(device, stream, memory, &word, 4));
+    ok(device->ops->stream_synchronize(device, stream));
+    assert_memory_equal(memory, &word, 4);
+    device->ops->free(device, memory, 4);
+    device->ops->host_unregister(device, h.bytes);
+    device->ops->stream_destroy(device, stream);
+    device->ops->destroy(device);
+    strata__context_release(context);
+}
+
 static void memory_has_an_end(void **state)
 {
     const strata_context_options none = {.struct_size = sizeof none};
@@ -335,6 +391,7 @@ int main(void)
         cmocka_unit_test(copies_stay_in_their_memory),
         cmocka_unit_test(faults_hit_the_call_they_are_set_for),
         cmocka_unit_test(memory_has_an_end),
+        cmocka_unit_test(memory_in_registered_pages_is_what_it_was_allocated_as),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

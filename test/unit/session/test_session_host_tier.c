@@ -125,6 +125,27 @@ static void everything_within_the_limit(void **state)
     }
 }
 
+/* Pages of a heap that a tensor shares with others are theirs too, and stay as they are. */
+static void no_byte_of_others_is_locked(void **state)
+{
+    bench *b = bench_open(false);
+    strata__host_tier *tier = acquire(b);
+    (void)state;
+    assert_true(tier->piece_count > 0);
+    for (uint32_t i = 0; i < tier->piece_count; ++i) {
+        const strata__layer *l = &b->pack.layers[tier->pieces[i].layer];
+        const strata__projection *p[3] = {&l->expert_gate, &l->expert_up, &l->expert_down};
+        const uint8_t *at = tier->pieces[i].base, *end = at + tier->pieces[i].bytes;
+        bool is_within = false;
+        for (int k = 0; k < 3; ++k)
+            is_within |= at >= (const uint8_t *)p[k]->data &&
+                         end <= (const uint8_t *)p[k]->data + p[k]->bytes;
+        assert_true(is_within);
+    }
+    strata__tier_release(b->pack.pack, tier);
+    bench_close(b);
+}
+
 static void limits_hold(void **state)
 {
     bench *b = bench_open(true);
@@ -206,8 +227,11 @@ static void sessions_share_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_within_the_limit), cmocka_unit_test(limits_hold),
-        cmocka_unit_test(the_hottest_come_first),      cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(everything_within_the_limit),
+        cmocka_unit_test(no_byte_of_others_is_locked),
+        cmocka_unit_test(limits_hold),
+        cmocka_unit_test(the_hottest_come_first),
+        cmocka_unit_test(what_is_refused),
         cmocka_unit_test(sessions_share_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
