@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """
-The strata tool as its users see it: exit codes, messages, text and JSON. STRATA_TOOL names the
-program, STRATA_TEST_PACK a small pack.
+The strata tool as its users see it: exit codes, messages, text and JSON.
 """
 import array
 import json
@@ -10,35 +9,12 @@ import os
 import pathlib
 import pty
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 
-TOOL = os.environ["STRATA_TOOL"]
-PACK = os.environ["STRATA_TEST_PACK"]
-TOKENS = "3,4,5,6,7,8,9,10"
-
-
-def run(*arguments, **options):
-    return subprocess.run([TOOL, *arguments], capture_output=True, text=True, timeout=120,
-                          **options)
-
-
-def read_until(terminal, text):
-    """What a program writes to its terminal, until `text` comes or the terminal closes."""
-    seen = ""
-    while text is None or text not in seen:
-        try:
-            piece = os.read(terminal, 4096)
-        except OSError:  # the other side is closed
-            piece = b""
-        if not piece:
-            os.close(terminal)
-            break
-        seen += piece.decode()
-    return seen
+from tool import PACK, TOKENS, TOOL, read_until, run
 
 
 class UsageTest(unittest.TestCase):
@@ -340,127 +316,6 @@ class GenerateTextTest(unittest.TestCase):
         self.assertEqual(running.returncode, 0)
         self.assertEqual(shown.replace("\r\n", "\n"),
                          self.generate("--text", self.PROMPT, "-n", "30"))
-
-
-class FailureTest(unittest.TestCase):
-    def assert_failure(self, status, text, *arguments):
-        done = run(*arguments)
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertEqual(done.stdout, "")
-        self.assertIn(text, done.stderr)
-        self.assertIn(status, done.stderr)
-        done = run(*arguments, "--json")
-        self.assertEqual(done.returncode, 1)
-        self.assertEqual(json.loads(done.stdout)["error"]["status"], status)
-
-    def test_no_such_file(self):
-        self.assert_failure("STRATA_ERR_IO", "/no/such.gguf", "inspect", "/no/such.gguf")
-
-    def test_no_pack(self):
-        self.assert_failure("STRATA_ERR_FORMAT", "cannot open the pack", "inspect", __file__)
-
-    def test_no_such_device(self):
-        self.assert_failure("STRATA_ERR_NO_DEVICE", "cuda:77", "prefill", PACK, "--tokens", TOKENS,
-                            "--device", "cuda:77")
-
-    def test_token_beyond_the_vocabulary(self):
-        self.assert_failure("STRATA_ERR_INVALID_ARGUMENT", "2000000000", "prefill", PACK,
-                            "--tokens", "3,2000000000")
-
-    def test_what_the_tool_itself_refuses(self):
-        for status, text, *arguments in [
-                ("STRATA_ERR_INVALID_ARGUMENT", "--tokens: not a list", "generate", PACK,
-                 "--tokens", "3,x"),
-                ("STRATA_ERR_IO", "/no/such: cannot be read", "prefill", PACK,
-                 "--tokens-file", "/no/such"),
-                ("STRATA_ERR_IO", "/no/such: cannot be read", "tokenize", PACK,
-                 "--file", "/no/such"),
-                ("STRATA_ERR_IO", "/: cannot be read", "bench", PACK, "--prompts", "4",
-                 "--profile", "/"),
-                ("STRATA_ERR_IO", "/no/such: cannot be read", "plan", PACK,
-                 "--device-facts", "/no/such"),
-                ("STRATA_ERR_IO", "/no/such: cannot be written", "prefill", PACK, "--tokens", "3",
-                 "--logits", "/no/such"),
-                ("STRATA_ERR_INVALID_ARGUMENT", "is no setting", "compare", PACK, "--tokens", "3",
-                 "--a", "path"),
-                ("STRATA_ERR_INVALID_ARGUMENT", "--lengths: not", "compare", PACK, "--tokens", "3",
-                 "--lengths", "9")]:
-            done = run(*arguments)
-            self.assertEqual((done.returncode, done.stdout), (1, ""), arguments)
-            self.assertIn(text, done.stderr)
-            done = run(*arguments, "--json")
-            self.assertEqual(done.returncode, 1)
-            error = json.loads(done.stdout)["error"]
-            self.assertEqual(error["status"], status)
-            self.assertIn(text, error["what"])
-
-    def test_a_choice_names_what_may_be_chosen(self):
-        done = run("prefill", PACK, "--tokens", "3", "--kv", "q4")
-        self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn('--kv: "q4" is none of f16, q8_0, f32', done.stderr)
-
-    def test_comparison_tells_what_it_could_not_do(self):
-        self.assert_failure("STRATA_ERR_INVALID_ARGUMENT", "cannot make a session", "compare",
-                            PACK, "--tokens", "3", "--a", "path=none")
-
-    def test_prompt_longer_than_the_context(self):
-        self.assert_failure("STRATA_ERR_INVALID_ARGUMENT", "prompt tokens is 9", "prefill", PACK,
-                            "--random", "9", "--context", "8")
-
-    def test_tokens_that_are_none(self):
-        done = run("prefill", PACK, "--tokens", "1,two")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("not a list of token ids", done.stderr)
-        done = run("prefill", PACK, "--tokens-file", "/no/such/file")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("/no/such/file: cannot be read", done.stderr)
-
-    def test_a_full_disk_is_a_failure(self):
-        if not os.path.exists("/dev/full"):
-            self.skipTest("no /dev/full")
-        with open("/dev/full", "w") as full:
-            done = subprocess.run([TOOL, "inspect", PACK], stdout=full, stderr=subprocess.PIPE,
-                                  text=True)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("cannot write", done.stderr)
-
-
-class HostileTextTest(unittest.TestCase):
-    """What a file says is shown, and steers no terminal."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.pack = pathlib.Path(folder.name) / "hostile.gguf"
-        evil = b"a\x1b[2J\xc2\x9b1m\x07\xff\xc3\xa9"
-        self.shown = "a\\x1b[2J\\xc2\\x9b1m\\x07\\xff\u00e9"
-        entries = {b"general.architecture": b"llama", b"general.name": evil,
-                   b"tokenizer.ggml.model": evil}
-        data = b"GGUF" + struct.pack("<IQQ", 3, 1, len(entries) + 1)
-        for key, value in entries.items():
-            data += self.text(key) + struct.pack("<I", 8) + self.text(value)
-        data += self.text(b"tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, 1)
-        data += self.text(b"a") + self.text(b"t") + struct.pack("<IQIQ", 1, 8, 0, 0)
-        self.pack.write_bytes(data + bytes(-len(data) % 32 + 32))
-
-    @staticmethod
-    def text(data):
-        return struct.pack("<Q", len(data)) + data
-
-    def test_on_standard_output(self):
-        done = run("inspect", str(self.pack), encoding="utf-8")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("llama, " + self.shown + "\n", done.stdout)
-        self.assertNotIn("\x1b", done.stdout)
-
-    def test_in_messages(self):
-        done = run("inspect", "/no/\x1b[31msuch.gguf", encoding="utf-8")
-        self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("/no/\\x1b[31msuch.gguf", done.stderr)
-        done = run("tokenize", str(self.pack), "--text", "a", encoding="utf-8")
-        self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("tokenizer.ggml.model", done.stderr)
-        self.assertNotIn("\x1b", done.stderr)
 
 
 class InspectTest(unittest.TestCase):
