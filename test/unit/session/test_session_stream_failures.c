@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Everything in the life of a session that streams fails once, at every point: allocations, threads,
- * page-locking, copies, events, streams, graphs and the device, while a session is made, a prompt
- * is read, a loan refilled, tokens decoded and a profile saved. What cannot be done is an error with a
- * text; what costs speed alone is none. Afterwards the session gives the same bits or says that its
- * device is lost, and nothing is left of it.
+ * Everything in the life of a session that streams fails once, at every point: allocations,
+ * threads, page-locking, copies, the caller's answers, events, streams, graphs and the device,
+ * while a session is made, a prompt is read, a loan refilled, tokens decoded and a profile saved.
+ * What cannot be done is an error with a text; what costs speed alone is none. Afterwards the
+ * session gives the same bits or says that its device is lost, and nothing is left of it.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -90,8 +90,31 @@ typedef struct scene {
     uint64_t live_bytes; /* without sessions */
 } scene;
 
+/* The pack's experts as a caller's, whose n-th answer is an error. */
+typedef struct source {
+    const stream_pack *pack;
+    uint64_t countdown; /* 0: none fails */
+    uint64_t failed;
+} source;
+
+static strata_status give(void *user_data, uint32_t layer, uint32_t expert, strata_expert_blob *out)
+{
+    source *s = user_data;
+    const strata__layer *l = &s->pack->layers[layer];
+    const strata__projection *from[3] = {&l->expert_gate, &l->expert_up, &l->expert_down};
+    const void **to[3] = {&out->gate, &out->up, &out->down};
+    if (s->countdown && --s->countdown == 0) {
+        s->failed++;
+        return STRATA_ERR_IO;
+    }
+    for (int i = 0; i < 3; ++i)
+        *to[i] = (const uint8_t *)from[i]->data + expert * from[i]->stride_bytes;
+    return STRATA_OK;
+}
+
 typedef struct life {
     const scene *scene;
+    source *source;         /* NULL: the pack's memory */
     strata__device *device; /* held */
     strata_session *session;
     strata_prefill *prefill;
@@ -182,6 +205,8 @@ static strata_status live(life *l)
     uint64_t bytes;
     strata_status status;
     options.plan = l->scene->plan;
+    options.expert_fn = l->source ? give : NULL;
+    options.expert_user_data = l->source;
     options.profile = l->scene->profile_bytes ? l->scene->profile : NULL;
     options.profile_bytes = l->scene->profile_bytes;
     strata__device_hold(l->device);
@@ -296,7 +321,8 @@ static scene scene_of(uint32_t index)
         s.options.resident = 2;
         s.options.borrow = 1;
         s.options.fetch = 2;
-        s.options.device.policy = STRATA__DELAYING_COPIES_LATE;
+        s.options.device.policy = STRATA__DELAYING_RANDOM;
+        s.options.device.seed = 3;
     } else {
         s.options.fetch = 1;
         s.options.host_budget_bytes = 120000;
@@ -409,6 +435,37 @@ static void every_thread_fails_once(void **state)
     }
 }
 
+/* An expert that the caller cannot give ends what needs it, and nothing else. */
+static void every_question_fails_once(void **state)
+{
+    (void)state;
+    for (uint32_t i = first_scene; i < end_scene; ++i) {
+        scene s = scene_of(i);
+        source experts = {.pack = &s.pack};
+        uint64_t errors = 0;
+        open_scene(&s, i == 0);
+        for (uint64_t n = 1, hit = 1; hit; ++n) {
+            life *l = begin(&s);
+            strata_status status;
+            stream_ok(strata__delaying_device_open(s.pack.context, &s.options.device, &l->device));
+            l->source = &experts;
+            experts.countdown = n;
+            experts.failed = 0;
+            status = live(l);
+            experts.countdown = 0;
+            hit = experts.failed;
+            /* Refills and places that change hands do without. */
+            if (status != STRATA_OK)
+                assert_int_equal(status, STRATA_ERR_IO);
+            errors += status != STRATA_OK;
+            check_after(l, status, false);
+            end(l);
+        }
+        assert_true(errors > 10);
+        close_scene(&s);
+    }
+}
+
 static void every_allocation_fails_once(void **state)
 {
     (void)state;
@@ -440,9 +497,8 @@ static void every_allocation_fails_once(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_fails_once),
-        cmocka_unit_test(refused_pins_are_no_errors),
-        cmocka_unit_test(every_thread_fails_once),
+        cmocka_unit_test(every_call_fails_once),       cmocka_unit_test(refused_pins_are_no_errors),
+        cmocka_unit_test(every_thread_fails_once),     cmocka_unit_test(every_question_fails_once),
         cmocka_unit_test(every_allocation_fails_once),
     };
     if (argc > 1) {
