@@ -47,7 +47,9 @@ choose_cuda() {
     else
         # The instructions of Hopper that kernels use are of this card alone.
         [ "$capability" != 90 ] || capability=90a
-        cuda_options=(-Dgpu_archs="$capability")
+        # A card that the compiler does not know takes the code for all cards.
+        ! "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)" --list-gpu-code 2>/dev/null |
+            grep -qx "sm_${capability%a}" || cuda_options=(-Dgpu_archs="$capability")
     fi
 }
 

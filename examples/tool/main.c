@@ -55,7 +55,7 @@ static int flushed(int code)
 int main(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
         write_usage(stdout);
         return flushed(TOOL_OK);
     }

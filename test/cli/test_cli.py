@@ -74,7 +74,7 @@ class UsageTest(unittest.TestCase):
                           "--all-logits")
 
     def test_help_and_version(self):
-        for arguments in (["--help"], ["inspect", "--help"], ["prefill", "--help"],
+        for arguments in (["--help"], ["help"], ["inspect", "--help"], ["prefill", "--help"],
                           ["generate", "--help"], ["--version"]):
             done = run(*arguments)
             self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
