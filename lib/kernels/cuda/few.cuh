@@ -349,9 +349,14 @@ __device__ __forceinline__ void leave_sums(float *to, const float (&sum)[4])
     to[(2 * c + 1) * TILE + r + 8] = sum[3];
 }
 
-/* Steps of 32 values that slice `slice` of a row has. */
-__device__ __forceinline__ uint32_t steps_of(uint32_t inputs, uint32_t slice)
+/*
+ * Steps of 32 values that slice `slice` of a row has: all of them, known to the compiler, where a
+ * block has as many values as a slice.
+ */
+template <int FORMAT> __device__ __forceinline__ uint32_t steps_of(uint32_t inputs, uint32_t slice)
 {
+    if (block_shape<FORMAT>::VALUES == SLICE)
+        return STEPS;
     return min(STEPS, (inputs - slice * SLICE) / 32);
 }
 

@@ -72,12 +72,13 @@ __device__ __forceinline__ void store_tile(const strata__few_dense_args &args,
 }
 
 /* The values of up to eight rows of a slice, from halves or from float32. */
+template <int FORMAT>
 __device__ __forceinline__ float load_rows(const strata__few_dense_args &args, uint32_t half,
                                            uint32_t slice, uint8_t *staging, uint4 (&b)[STEPS],
                                            row_facts &facts)
 {
     uint32_t r = threadIdx.x % 32 / 4, first = half * COLUMNS;
-    uint32_t count = min(COLUMNS, args.rows - first), steps = steps_of(args.inputs, slice);
+    uint32_t count = min(COLUMNS, args.rows - first), steps = steps_of<FORMAT>(args.inputs, slice);
     if (args.in) {
         uint64_t start = (uint64_t)(first + min(r, count - 1)) * args.inputs;
         load_halves(b, args.in + start, slice, steps, r < count);
@@ -130,7 +131,7 @@ __global__ void __maxnreg__(FEW_REGISTERS)
                     break;
                 uint4 b[STEPS];
                 float sliced[4] = {};
-                float scale = load_rows(args, half, slice, rows, b, facts[half]);
+                float scale = load_rows<FORMAT>(args, half, slice, rows, b, facts[half]);
                 if (!ready) {
                     copy_async_wait<1>();
                     __syncthreads();
@@ -138,7 +139,7 @@ __global__ void __maxnreg__(FEW_REGISTERS)
                 }
                 multiply_slice<FORMAT>(sliced, staged_row<FORMAT>(stage, tile, args.cut, slice, r),
                                        staged_row<FORMAT>(stage, tile, args.cut, slice, r + 8),
-                                       books, b, steps_of(args.inputs, slice));
+                                       books, b, steps_of<FORMAT>(args.inputs, slice));
                 add_slice(sum[half], sliced, scale);
             }
         if (!ready) {

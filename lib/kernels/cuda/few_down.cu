@@ -123,7 +123,7 @@ multiply_item(const strata__few_down_args &args, const routing &found, const wor
             if (half * COLUMNS >= count)
                 break;
             uint32_t own = min(COLUMNS, count - half * COLUMNS);
-            uint32_t steps = steps_of(args.inputs, slice);
+            uint32_t steps = steps_of<FORMAT>(args.inputs, slice);
             const float *h = args.h + (uint64_t)(first + half * COLUMNS) * args.inputs;
             uint4 b[STEPS];
             float sliced[4] = {};

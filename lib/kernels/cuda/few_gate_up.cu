@@ -88,6 +88,7 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     extern __shared__ __align__(16) uint8_t memory[];
     __shared__ __align__(16) unit_books<FORMAT> books;
     __shared__ found_expert found;
+    __shared__ weight_tile tiles[2]; /* here, not in registers, which are scarce */
     uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, pair = blockIdx.y;
     float *sums = reinterpret_cast<float *>(memory);
     uint8_t *stages = memory + args.cut.warps * 2 * HALVES * SUMS * 4;
@@ -97,8 +98,10 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     find_expert(args, pair, found);
     if (found.rows == 0)
         return;
-    weight_tile gate = tile_of_expert(args, args.blobs[0], found.expert);
-    weight_tile up = tile_of_expert(args, args.blobs[1], found.expert);
+    if (threadIdx.x < 2)
+        tiles[threadIdx.x] = tile_of_expert(args, args.blobs[threadIdx.x], found.expert);
+    __syncthreads();
+    const weight_tile &gate = tiles[0], &up = tiles[1];
     copy_both<FORMAT>(args, stages, gate, up, 0);
     copy_both<FORMAT>(args, stages + 2 * args.cut.stage_bytes, gate, up, 1);
     float sum[2][HALVES][4] = {};
@@ -111,7 +114,7 @@ __global__ void __maxnreg__(FEW_REGISTERS)
             for (uint32_t half = 0; half < HALVES; half++) {
                 if (half * COLUMNS >= found.rows)
                     break;
-                uint32_t row = half * COLUMNS + r, steps = steps_of(args.inputs, slice);
+                uint32_t row = half * COLUMNS + r, steps = steps_of<FORMAT>(args.inputs, slice);
                 bool valid = row < found.rows;
                 uint64_t start = valid ? (uint64_t)args.sorted_row[pair + row] * args.inputs : 0;
                 uint4 b[STEPS];
