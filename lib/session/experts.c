@@ -203,7 +203,7 @@ strata_status strata__experts_begin(strata_prefill *prefill, uint64_t chunks)
     if (status == STRATA_OK && strata__feed_begin(&prefill->feed, chunks, table))
         status = upload_tables(session, &session->layout->prompt, prefill->memory.base,
                                prefill->host.base);
-    /* The device's table is another, whatever was written on the host: the next prompt's goes up. */
+    /* The device's table is another, whatever the host wrote: the next prompt's goes up. */
     if (status != STRATA_OK)
         prefill->feed.generation = 0;
     return status;

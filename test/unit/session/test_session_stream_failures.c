@@ -310,7 +310,7 @@ static void close_scene(scene *s)
         (void)remove(s->path);
 }
 
-/* Two ways to stream: lent memory and a profile, from a file; fetched, partly staged, and in vain. */
+/* Two ways: lent memory and a profile, from a file; fetched, partly staged, and in vain. */
 static scene scene_of(uint32_t index)
 {
     scene s = {0};

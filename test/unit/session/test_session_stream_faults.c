@@ -1,5 +1,5 @@
 /*
- * Streaming under odd conditions: two sessions of one pack in two threads, and random rings, pieces,
+ * Streaming under odd conditions: two sessions of one pack in two threads; random rings, pieces,
  * places, tiles and budgets.
  */
 /* SPDX-License-Identifier: MIT */
