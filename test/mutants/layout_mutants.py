@@ -115,14 +115,9 @@ MUTANTS = {
     "overflow not seen": (
         "region.c", "        carver->end = UINT64_MAX;\n", "        carver->end = 0;\n"),
     # Planner.
-    "a smaller expert of a later layer goes before": (
-        "candidates.c", "        if (left == bytes)\n            bytes = 0;", "        if (0)\n"
-        "            bytes = 0;"),
     "refill of a loan costs nothing": (
         "build.c", "copies.refill_bytes = layout->loan_bytes < missing ?",
         "copies.refill_bytes = 0 ?"),
-    "the ring does not hold copies back": (
-        "predict.c", "        if (m > 0)\n", "        if (0)\n"),
     "launches that the ring cuts off cost nothing": (
         "predict.c", "s->layers[layer].launches * times->launch[step][layer];",
         "0 * s->layers[layer].launches;"),
