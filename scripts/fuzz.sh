@@ -22,7 +22,7 @@ for program in "$directory"/test/fuzz/fuzz-*-engine; do
     # Sessions run on packs.
     [ -d "$corpus" ] || corpus=$repository/test/fuzz/corpus/pack
     mkdir -p "$found"
-    UBSAN_OPTIONS=halt_on_error=1 "$program" -max_total_time="$seconds" -timeout=10 -max_len=65536 \
+    UBSAN_OPTIONS=halt_on_error=1 "$program" -max_total_time="$seconds" -timeout=60 -max_len=65536 \
         -rss_limit_mb=2048 -artifact_prefix="$found/" -print_final_stats=1 -verbosity=0 \
         "$found" "$corpus"
 done

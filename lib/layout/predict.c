@@ -94,6 +94,11 @@ static uint64_t sum_ns(uint64_t a, uint64_t b)
     return a < UINT64_MAX - b ? a + b : UINT64_MAX - 1;
 }
 
+static uint64_t whole(double value)
+{
+    return value < 1e19 ? (uint64_t)value : UINT64_MAX;
+}
+
 static double larger(double a, double b)
 {
     return a > b ? a : b;
@@ -206,6 +211,6 @@ strata__layout_prediction strata__layout_predict(const strata__layout_problem *p
         .compute_ns =
             strata__layout_ns(times->before_seconds + times->expert_seconds + times->edge_seconds),
         .refill_ns = strata__layout_ns(refill),
-        .copied_bytes = (uint64_t)(bytes + (double)copies->refill_bytes),
+        .copied_bytes = whole(bytes + (double)copies->refill_bytes),
     };
 }

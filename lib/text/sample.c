@@ -183,7 +183,8 @@ void strata__logits_top_p(float *logits, uint64_t count, float top_p)
     for (uint64_t i = 0; i < count && equals == 0; i++)
         if (key_of(logits[i]) == threshold) {
             one = weight_of(logits[i], most);
-            equals = one > 0 && wanted > one ? (uint64_t)ceil(wanted / one) : 1;
+            equals =
+                one > 0 && wanted > one ? (uint64_t)fmin(ceil(wanted / one), (double)count) : 1;
         }
     keep(logits, count, threshold, equals);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compiles a CUDA source as C++ for the host: compile.py SOURCE OBJECT DEPFILE COMPILER FLAG...
+"""Compiles a CUDA source as C++ for the host: compile.py SOURCE OBJECT DEPFILE COMPILER... -- FLAG...
 
 What C++ has no words for is rewritten in private copies of the source and of the headers beside
 it; everything else is left to the headers in shim/:
@@ -185,8 +185,9 @@ def main():
     source = os.path.realpath(source)
     own = {original: copy for copy, original in copies.items()}.get(source, source)
     shim = os.path.join(ROOT, "test/cuda_host/shim")
-    compiler, *flags = command
-    command = [compiler, "-I", folder, "-I", shim, "-include", "cuda_runtime.h", *flags,
+    cut = command.index("--")
+    compiler, flags = command[:cut], command[cut + 1:]
+    command = [*compiler, "-I", folder, "-I", shim, "-include", "cuda_runtime.h", *flags,
                "-MMD", "-MF", depfile, "-x", "c++", "-c", own, "-o", target]
     code = subprocess.run(command, check=False).returncode
     if code == 0:

@@ -21,7 +21,8 @@ static inline float exp_fast(float x)
 {
     const float round = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
     float clamped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    float n = (clamped * 1.44269504f + round) - round;
+    float finite = x == x ? clamped : 0.0f; /* a NaN has no integer, and stays in the remainder */
+    float n = (finite * 1.44269504f + round) - round;
     float r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
     float p = 1.0f / 5040;
     p = p * r + 1.0f / 720;

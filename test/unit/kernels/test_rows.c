@@ -127,6 +127,26 @@ static void activations_are_those_of_double(void **state)
         }
 }
 
+static void activations_of_no_number_are_no_number(void **state)
+{
+    enum { WIDTH = 35 };
+    (void)state;
+    for (int level = 0; level <= (int)strata__cpu_best_level(); level++)
+        for (uint32_t kind = 0; kind < 3; kind++) {
+            float gate[WIDTH], up[WIDTH], out[WIDTH];
+            strata__activate_args args = {gate, up, {out, NULL}, 1, WIDTH, WIDTH, kind};
+            strata__kernels *kernels = test_kernels(level, 1, 0);
+            for (int i = 0; i < WIDTH; i++) {
+                gate[i] = i % 2 ? (i % 3 ? NAN : -NAN) : 1;
+                up[i] = 1;
+            }
+            assert_int_equal(kernels->ops->activate(kernels, test_stream(), &args), STRATA_OK);
+            for (int i = 0; i < WIDTH; i++)
+                assert_int_equal(isnan(out[i]) != 0, i % 2);
+            kernels->ops->destroy(kernels);
+        }
+}
+
 static void combine_adds_in_order_whatever_the_ranges(void **state)
 {
     enum { TOKENS = 65, TOP_K = 3, WIDTH = 45, ROWS = TOKENS * TOP_K };
@@ -189,6 +209,7 @@ int main(void)
         cmocka_unit_test(embed_looks_up_and_scales),
         cmocka_unit_test(norm_is_that_of_double),
         cmocka_unit_test(activations_are_those_of_double),
+        cmocka_unit_test(activations_of_no_number_are_no_number),
         cmocka_unit_test(combine_adds_in_order_whatever_the_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
