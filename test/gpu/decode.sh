@@ -11,8 +11,8 @@
 #             budgets
 #   speed     tokens a second after a prompt of 4096 tokens: all experts on the device, also with 4
 #             rows a step; in 8 GiB with uniform and with skewed routing
-#   loan      after a prompt of 32768 tokens in 8 GiB that borrowed from the expert cache: 50 tokens
-#             right behind it, beside the same later
+#   loan      50 tokens after a prompt of 32768 tokens in 8 GiB that borrowed nothing from the
+#             expert cache, and after one that did
 #
 #   PACKS     where packs are kept (/dev/shm/strata-packs); left there for the next part
 #   STEPS     of decoding (128)
@@ -21,18 +21,9 @@ cd "$(dirname "$0")/../.."
 build=$1
 strata=$build/examples/strata
 shift
-packs=${PACKS:-/dev/shm/strata-packs}
+. test/gpu/packs.sh
 steps=${STEPS:-128}
-mkdir -p "$packs"
 failed=0
-
-make_pack() { # NAME OPTION...
-    local name=$1
-    shift
-    [ -f "$packs/$name.gguf" ] ||
-        python3 test/tools/mkmoe.py "$packs/$name.gguf" --geometry qwen3-30b-a3b --experts IQ2_XS \
-            "$@" >/dev/null || { rm -f "$packs/$name.gguf"; return 1; }
-}
 
 make_check() {
     [ -x "$build/decode_check" ] ||
@@ -93,7 +84,7 @@ bench() { # LABEL PACK OPTION...
 }
 
 speed() {
-    make_pack iq2_xs && make_pack skewed --skew 1 || { failed=1; return; }
+    make_pack iq2_xs && make_pack skewed || { failed=1; return; }
     local options=(--context 8192 --prompts 4096 --repeat 3)
     bench "all on the device" iq2_xs "${options[@]}"
     bench "all on the device, 4 rows" iq2_xs "${options[@]}" --rows 4
@@ -105,8 +96,9 @@ speed() {
 
 loan() {
     make_pack iq2_xs || { failed=1; return; }
-    steps=50 bench "8 GiB, lent" iq2_xs --context 32896 --prompts 32768 --repeat 3 --budget 8GiB \
-        --lend
+    local options=(--context 32896 --prompts 32768 --repeat 3 --budget 8GiB)
+    steps=50 bench "8 GiB, nothing lent" iq2_xs "${options[@]}"
+    steps=50 bench "8 GiB, lent" iq2_xs "${options[@]}" --lend
 }
 
 [ $# -gt 0 ] || set -- bundled paths bits speed loan

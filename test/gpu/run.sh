@@ -3,7 +3,7 @@
 # Builds and runs the GPU suite from the tree, on a machine with a GPU and the CUDA toolkit.
 #
 #   test/gpu/run.sh STAGE...      build device kernels attention int8 layers session streaming
-#                                 decode state sanitizer racecheck bench profile
+#                                 decode state sanitizer racecheck bench profile peer packs
 #
 # Needs nvcc, gcc, meson and ninja, the stages of whole packs also python3 with numpy; installs
 # nothing. Each stage takes less than eight minutes and ends with its exit code: 0 right, 77 nothing
@@ -12,7 +12,8 @@
 #   GPU_BUILD   build folder (build-gpu)
 #   GPU_ARCH    architecture to build for (90a)
 #   NVCC        the compiler (nvcc from the path, or /usr/local/cuda/bin/nvcc)
-#   PARTS       of the streaming or decode stage (all)
+#   PARTS       of the streaming or decode stage (all), or the packs to make (iq2_xs skewed)
+#   GGML        of the peer stage: a folder with include/ and lib/ of a ggml built for the card
 #   SEED        of the random inputs (from the clock)
 set -eu
 cd "$(dirname "$0")/../.."
@@ -141,6 +142,20 @@ stage_bench() {
 
 stage_profile() {
     test/gpu/profile.sh "$build"
+}
+
+# Packs of the later stages, side by side: a stage to run beside others that need no packs.
+stage_packs() {
+    # shellcheck disable=SC2086
+    bash test/gpu/packs.sh ${PARTS:-iq2_xs skewed}
+}
+
+# The same products by ggml, for the ratio to the int8 kernels.
+stage_peer() {
+    [ -n "${GGML:-}" ] || { echo "no ggml"; return 77; }
+    gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -I"$GGML/include" -o "$build/peer_experts" \
+        test/gpu/peer_experts.c -L"$GGML/lib" -Wl,-rpath,"$GGML/lib" -lggml -lggml-base
+    "$build/peer_experts" q4_0 q4_K iq2_xxs iq2_xs iq3_xxs iq1_s q8_0 mxfp4
 }
 
 [ $# -gt 0 ] || { sed -n '3,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; exit 2; }

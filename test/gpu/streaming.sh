@@ -17,17 +17,10 @@ cd "$(dirname "$0")/../.."
 build=$1
 strata=$build/examples/strata
 shift
-packs=${PACKS:-/dev/shm/strata-packs}
+. test/gpu/packs.sh
 lengths=${LENGTHS:-512 4096 8192 32768}
 repeat=${REPEAT:-3}
-mkdir -p "$packs"
 failed=0
-
-make_pack() { # NAME GEOMETRY EXPERTS
-    [ -f "$packs/$1.gguf" ] ||
-        python3 test/tools/mkmoe.py "$packs/$1.gguf" --geometry "$2" --experts "$3" >/dev/null ||
-        { rm -f "$packs/$1.gguf"; return 1; }
-}
 
 bench() { # LABEL PACK BESIDE OPTION... (BESIDE: an answer for the report to compare with, or "")
     local label=$1 pack=$2 beside=$3 answer=$packs/bench.json
@@ -39,8 +32,8 @@ bench() { # LABEL PACK BESIDE OPTION... (BESIDE: an answer for the report to com
     python3 test/gpu/streaming_report.py "$label" "$answer" $beside || failed=1
 }
 
-speeds() { # NAME EXPERTS
-    make_pack "$1" qwen3-30b-a3b "$2" || { failed=1; return; }
+speeds() { # NAME
+    make_pack "$1" || { failed=1; return; }
     for tokens in $lengths; do
         local context=$((tokens > 32768 ? tokens : 32832))
         bench "$1 $tokens resident" "$1" "" --context $context --prompts "$tokens" \
@@ -52,12 +45,12 @@ speeds() { # NAME EXPERTS
     done
 }
 
-iq2_xs() { speeds iq2_xs IQ2_XS; }
-mixed() { speeds mixed IQ2_XXS,IQ2_S,IQ2_XXS,IQ2_S,IQ1_M; }
-q4_k() { speeds q4_k Q4_K; }
+iq2_xs() { speeds iq2_xs; }
+mixed() { speeds mixed; }
+q4_k() { speeds q4_k; }
 
 bits() {
-    make_pack iq2_xs qwen3-30b-a3b IQ2_XS || { failed=1; return; }
+    make_pack iq2_xs || { failed=1; return; }
     local options=(--device cuda:0 --random 6000 --chunk 2000 --context 6144 --path fp16 --top 0)
     "$strata" prefill "$packs/iq2_xs.gguf" "${options[@]}" --experts resident \
         --logits "$packs/resident.f32" >/dev/null || failed=1
@@ -73,23 +66,14 @@ bits() {
 }
 
 cancel() {
-    make_pack iq2_xs qwen3-30b-a3b IQ2_XS || { failed=1; return; }
+    make_pack iq2_xs || { failed=1; return; }
     gcc -O2 -Iinclude test/gpu/stream_cancel.c -o "$build/stream_cancel" \
         -L"$build/lib" -lstrata -Wl,-rpath,"$PWD/$build/lib" -lpthread || { failed=1; return; }
     "$build/stream_cancel" "$packs/iq2_xs.gguf" cuda:0 $((6 << 30)) 6000 50 "${SEED:-1}" || failed=1
 }
 
 wide() {
-    # 34 layers IQ2_S, 11 IQ2_XXS, 3 IQ1_M, in the order of their experts' list.
-    local layers=IQ2_S/Q2_0 i
-    for i in $(seq 1 47); do
-        case $i in
-        8 | 13 | 37) layers+=,IQ1_M/Q2_0 ;;
-        1 | 5 | 10 | 15 | 19 | 23 | 27 | 31 | 35 | 40 | 44) layers+=,IQ2_XXS/Q2_0 ;;
-        *) layers+=,IQ2_S/Q2_0 ;;
-        esac
-    done
-    make_pack wide wide-512 "$layers" || { failed=1; return; }
+    make_pack wide || { failed=1; return; }
     local options=(--device cuda:0 --random 32768 --context 32832 --chunk 8192 --path fp16 --top 0)
     "$strata" prefill "$packs/wide.gguf" "${options[@]}" --experts resident \
         --logits "$packs/resident.f32" >/dev/null || failed=1
