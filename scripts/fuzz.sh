@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Fuzzes every target for a number of seconds (60), under address and undefined-behaviour
-# sanitizers.
+# fuzz.sh [SECONDS [SEED]]: fuzzes every target for a number of seconds (60), under address and
+# undefined-behaviour sanitizers. A seed makes a run that can be repeated; without, each is another.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 seconds=${1:-60}
+seed=${2:-0}
 directory=$repository/build-fuzz
 uncounted=$repository/test/fuzz/uncounted.txt
 export CC=clang
@@ -22,8 +23,9 @@ for program in "$directory"/test/fuzz/fuzz-*-engine; do
     corpus=$repository/test/fuzz/corpus/$name
     # Sessions run on packs.
     [ -d "$corpus" ] || corpus=$repository/test/fuzz/corpus/pack
+    [ "$seed" = 0 ] || rm -rf "$found"
     mkdir -p "$found"
-    UBSAN_OPTIONS=halt_on_error=1 "$program" -max_total_time="$seconds" -timeout=60 -max_len=65536 \
-        -rss_limit_mb=2048 -artifact_prefix="$found/" -print_final_stats=1 -verbosity=0 \
-        "$found" "$corpus"
+    UBSAN_OPTIONS=halt_on_error=1 "$program" -max_total_time="$seconds" -seed="$seed" \
+        -timeout=60 -max_len=65536 -rss_limit_mb=2048 -artifact_prefix="$found/" \
+        -print_final_stats=1 -verbosity=0 "$found" "$corpus"
 done

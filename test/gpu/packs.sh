@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Random packs of the shapes that are measured, for the stages of whole packs; they are kept in
-# $PACKS for the next stage. Sourced; or run as `bash test/gpu/packs.sh NAME...`, which makes several
-# side by side.
+# $PACKS for the next stage. Sourced; or run as `bash test/gpu/packs.sh NAME...`, which makes
+# several side by side.
 packs=${PACKS:-/dev/shm/strata-packs}
 mkdir -p "$packs"
 
