@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # fuzz.sh [SECONDS [SEED]]: fuzzes every target for a number of seconds (60), under address and
-# undefined-behaviour sanitizers. A seed makes a run that can be repeated; without, each is another.
+# undefined-behaviour sanitizers. With a seed runs start alike.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
