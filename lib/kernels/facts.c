@@ -32,7 +32,6 @@ void strata__kernels_facts_of(uint32_t compute_capability, strata__kernels_facts
     out->coverage[STRATA__PATH_FUSED] = int8_formats();
     out->coverage[STRATA__PATH_MMQ] = int8_formats();
     out->gate_up_paths = 1u << STRATA__PATH_MMQ;
-    out->direct_rows = 16;
     if (compute_capability == 0) {
         out->activation_bytes = sizeof(float);
         out->decode_bytes_per_value = sizeof(float);

@@ -29,6 +29,7 @@
 #include <strata/base.h>
 
 #include "base/alloc.h"
+#include "base/bounds.h"
 #include "base/format.h"
 #include "base/graph.h"
 #include "base/spans.h"
@@ -205,8 +206,8 @@ typedef struct strata__select_args {
     int32_t *ids;                /* [rows][top_k], ascending */
     float *weights;              /* [rows][top_k] */
     uint32_t rows;
-    uint32_t experts;   /* at most 1024 */
-    uint32_t top_k;     /* at most 16 */
+    uint32_t experts;   /* at most STRATA__MAX_EXPERTS */
+    uint32_t top_k;     /* at most STRATA__MAX_TOP_K */
     uint32_t gating;    /* strata__gating */
     uint32_t normalise; /* weights divided by max(their sum, 2^-14) */
     uint32_t groups;    /* 0 or 1: none; a group scores the sum of its two largest */
@@ -388,8 +389,7 @@ typedef struct strata__kernels_facts {
     uint64_t attention_scratch_bytes_per_row; /* times rows * heads; 0: none */
     uint64_t group_scratch_bytes_per_expert;  /* plus ... */
     uint64_t group_scratch_bytes_fixed;
-    uint32_t split_keys;  /* of attention over few rows (strata__attention_args); 0: never split */
-    uint32_t direct_rows; /* rows up to which the direct path and its operations are meant */
+    uint32_t split_keys; /* of attention over few rows (strata__attention_args); 0: never split */
 } strata__kernels_facts;
 
 /*

@@ -401,7 +401,7 @@ strata_status strata__layout_build_problem(strata__layout_problem *problem,
                                            const strata__layout_choice *choice,
                                            strata__layout **out)
 {
-    uint32_t resident[STRATA__LAYOUT_MAX_LAYERS];
+    uint32_t resident[STRATA__MAX_LAYERS];
     strata__layout_spec spec;
     strata__layout_host host;
     strata__layout *layout = NULL;

@@ -52,9 +52,9 @@ typedef struct strata__layout_times {
     double before_seconds; /* sums over all layers and chunks */
     double expert_seconds;
     double edge_seconds; /* embedding, last norm and logits */
-    double before[STRATA__LAYOUT_MAX_STEPS][STRATA__LAYOUT_MAX_LAYERS]; /* experts start after */
-    double experts[STRATA__LAYOUT_MAX_STEPS][STRATA__LAYOUT_MAX_LAYERS];
-    double launch[STRATA__LAYOUT_MAX_STEPS][STRATA__LAYOUT_MAX_LAYERS]; /* one more of experts */
+    double before[STRATA__LAYOUT_MAX_STEPS][STRATA__MAX_LAYERS]; /* experts start after */
+    double experts[STRATA__LAYOUT_MAX_STEPS][STRATA__MAX_LAYERS];
+    double launch[STRATA__LAYOUT_MAX_STEPS][STRATA__MAX_LAYERS]; /* one more of experts */
 } strata__layout_times;
 
 void strata__layout_times_init(strata__layout_times *times, const strata__layout_problem *problem,

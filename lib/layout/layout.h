@@ -30,13 +30,10 @@
 #include <strata/base.h>
 
 #include "base/alloc.h"
+#include "base/bounds.h"
 
 enum {
-    STRATA__LAYOUT_MAX_LAYERS = 512,
-    STRATA__LAYOUT_MAX_EXPERTS = 1024,
-    STRATA__LAYOUT_MAX_TOP_K = 16,
     STRATA__LAYOUT_MAX_BANDS = 4,
-    STRATA__LAYOUT_DIRECT_ROWS = 16,  /* tokens that path direct takes at most */
     STRATA__LAYOUT_DECODE_ROWS = 128, /* weight rows that a decode scratch holds at least */
     STRATA__LAYOUT_DECODE_VALUES = 64 /* a decoded row takes whole blocks of so many values */
 };
@@ -248,17 +245,17 @@ typedef struct strata__layout_request {
     uint64_t device_budget_bytes; /* 0: memory_bytes, or no limit when that is unknown */
     uint64_t host_budget_bytes;   /* page-locked memory; 0: no limit */
     uint64_t context_tokens;
-    uint64_t prompt_tokens; /* 0: the context */
-    uint64_t chunk_tokens;  /* 0: chosen */
-    uint64_t kv_tokens;     /* of all sequences together; 0: the context for each */
-    uint32_t sequences;     /* 0: 1 */
-    uint32_t page_tokens;   /* 0: 64 */
-    uint32_t kv_format;     /* strata__layout_kv_format */
-    uint32_t experts;       /* strata__layout_experts */
-    uint32_t expert_source; /* 1: experts that are not resident can be had from host memory */
-    uint32_t path;          /* strata__layout_path, PATH_AUTO: by predicted time */
-    uint32_t decode_rows; /* rows of a decode step, whose work is in the session region; 0: none */
-    uint32_t borrow;      /* 1: the prompt region is lent by the expert cache */
+    uint64_t prompt_tokens;     /* 0: the context */
+    uint64_t chunk_tokens;      /* 0: chosen */
+    uint64_t kv_tokens;         /* of all sequences together; 0: the context for each */
+    uint32_t sequences;         /* 0: 1 */
+    uint32_t page_tokens;       /* 0: 64 */
+    uint32_t kv_format;         /* strata__layout_kv_format */
+    uint32_t experts;           /* strata__layout_experts */
+    uint32_t expert_source;     /* 1: experts that are not resident can be had from host memory */
+    uint32_t path;              /* strata__layout_path, PATH_AUTO: by predicted time */
+    uint32_t decode_rows;       /* of a step, up to STRATA__DIRECT_ROWS; 0: no decoding */
+    uint32_t borrow;            /* 1: the prompt region is lent by the expert cache */
     const uint8_t *layer_paths; /* [layers] exceptions, PATH_AUTO: none; or NULL */
 } strata__layout_request;
 

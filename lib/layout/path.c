@@ -120,7 +120,7 @@ strata_status strata__layout_policy_check(const strata__layout_problem *problem)
 
 static bool takes_rows(uint32_t path, uint32_t rows)
 {
-    return path != STRATA__LAYOUT_DIRECT || rows <= STRATA__LAYOUT_DIRECT_ROWS;
+    return path != STRATA__LAYOUT_DIRECT || rows <= STRATA__DIRECT_ROWS;
 }
 
 static bool can_run(const strata__layout_problem *p, const strata__layout_layer *layer,

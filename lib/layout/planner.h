@@ -58,13 +58,13 @@ typedef struct strata__planner {
     strata__layout_spec timed; /* what `times` are for */
     strata__layout_times times;
     strata__layout_host host;
-    uint32_t resident[STRATA__LAYOUT_MAX_LAYERS];
+    uint32_t resident[STRATA__MAX_LAYERS];
     uint8_t paths[STRATA__LAYOUT_MAX_KEYS];
     /* The best so far. */
     uint64_t best_ns; /* UINT64_MAX: none */
     uint64_t best_bytes;
     strata__layout_choice best;
-    uint32_t best_resident[STRATA__LAYOUT_MAX_LAYERS];
+    uint32_t best_resident[STRATA__MAX_LAYERS];
 } strata__planner;
 
 /* Lists the candidates of a problem; also the session's bytes. */

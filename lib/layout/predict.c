@@ -39,7 +39,7 @@ typedef struct layer_copies {
 typedef struct simulation {
     const strata__layout_problem *problem;
     const strata__layout_copies *copies;
-    layer_copies layers[STRATA__LAYOUT_MAX_LAYERS];
+    layer_copies layers[STRATA__MAX_LAYERS];
     double link_seconds; /* all layers, everything that is not resident */
     double bytes;
 } simulation;
@@ -128,10 +128,10 @@ static double stream_seconds(const simulation *s, const strata__layout_times *ti
 {
     const strata__layout_copies *c = s->copies;
     uint32_t layers = s->problem->geometry.layer_count;
-    double start[STRATA__LAYOUT_MAX_LAYERS], used[STRATA__LAYOUT_MAX_LAYERS];
+    double start[STRATA__MAX_LAYERS], used[STRATA__MAX_LAYERS];
     double ring = (double)c->ring_bytes, spb = c->seconds_per_byte;
     double ahead = times->steps[step].cold ? 0 : ring * spb;
-    double end = 0, link = 0, copied = 0, latest = 0, last[STRATA__LAYOUT_MAX_LAYERS];
+    double end = 0, link = 0, copied = 0, latest = 0, last[STRATA__MAX_LAYERS];
     uint32_t m = 0;
     for (uint32_t l = 0; l < layers; ++l) {
         double ready;

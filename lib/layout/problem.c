@@ -35,11 +35,11 @@ static const uint64_t max_width = 1u << 20, max_heads = 4096, max_tokens = 1u <<
 static strata_status check_geometry(const strata__layout_geometry *g)
 {
     const range ranges[] = {
-        {"layers", g->layer_count, 1, STRATA__LAYOUT_MAX_LAYERS},
+        {"layers", g->layer_count, 1, STRATA__MAX_LAYERS},
         {"width", g->width, 1, max_width},
         {"vocabulary", g->vocabulary, 1, 1u << 24},
-        {"experts", g->experts, 0, STRATA__LAYOUT_MAX_EXPERTS},
-        {"experts per token", g->top_k, 0, STRATA__LAYOUT_MAX_TOP_K},
+        {"experts", g->experts, 0, STRATA__MAX_EXPERTS},
+        {"experts per token", g->top_k, 0, STRATA__MAX_TOP_K},
         {"residual streams", g->residual_streams, 1, 16},
         {"dense tensors", g->tensor_count, 0, 1u << 20},
         {"experts per token", g->top_k, 0, g->experts},
@@ -58,8 +58,8 @@ static strata_status check_layer(const strata__layout_geometry *g, uint32_t inde
         {"expert width", l->expert_width, 0, max_width},
         {"feed-forward width", l->ffn_width, !experts, experts ? 0 : max_width},
         {"shared width", l->shared_width, 0, experts ? max_width : 0},
-        {"experts of the model", g->experts, experts, STRATA__LAYOUT_MAX_EXPERTS},
-        {"experts per token of the model", g->top_k, experts, STRATA__LAYOUT_MAX_TOP_K},
+        {"experts of the model", g->experts, experts, STRATA__MAX_EXPERTS},
+        {"experts per token of the model", g->top_k, experts, STRATA__MAX_TOP_K},
         {"gate bytes", l->gate_bytes, experts, max_blob},
         {"up bytes", l->up_bytes, experts, max_blob},
         {"down bytes", l->down_bytes, experts, max_blob},
@@ -178,7 +178,7 @@ static strata_status check_request(strata__layout_problem *p)
         {"page tokens", r->page_tokens, 1, 1u << 16},
         {"kv format", r->kv_format, 0, STRATA__LAYOUT_KV_F32},
         {"experts", r->experts, 0, STRATA__LAYOUT_EXPERTS_RESIDENT},
-        {"decode rows", r->decode_rows, 0, max_chunk},
+        {"decode rows", r->decode_rows, 0, STRATA__DIRECT_ROWS},
         {"the rest of page tokens by 64", r->page_tokens % 64, 0, 0},
     };
     strata_status status = check_ranges(ranges, COUNT(ranges), "request");
@@ -302,7 +302,7 @@ uint32_t strata__layout_band_count(uint32_t chunk_tokens)
 
 void strata__layout_bands(strata__layout_spec *spec)
 {
-    static const uint32_t rows[] = {STRATA__LAYOUT_DIRECT_ROWS, 64, 512};
+    static const uint32_t rows[] = {STRATA__DIRECT_ROWS, 64, 512};
     spec->band_count = 0;
     for (uint32_t i = 0; i < COUNT(rows); ++i)
         if (rows[i] < spec->chunk)

@@ -27,8 +27,8 @@ typedef struct strata__layout_key {
 } strata__layout_key;
 
 enum {
-    STRATA__LAYOUT_KINDS = STRATA__LAYOUT_MAX_LAYERS,
-    STRATA__LAYOUT_MAX_KEYS = STRATA__LAYOUT_MAX_LAYERS * STRATA__LAYOUT_MAX_BANDS
+    STRATA__LAYOUT_KINDS = STRATA__MAX_LAYERS,
+    STRATA__LAYOUT_MAX_KEYS = STRATA__MAX_LAYERS * STRATA__LAYOUT_MAX_BANDS
 };
 
 typedef struct strata__layout_problem {
@@ -48,9 +48,9 @@ typedef struct strata__layout_problem {
     uint32_t class_count;
     uint32_t kind_count;
     uint32_t copies; /* 1: the device does not address host memory, so experts are copied to it */
-    uint16_t class_of[STRATA__LAYOUT_MAX_LAYERS];
-    uint32_t kind_layer[STRATA__LAYOUT_MAX_LAYERS]; /* kinds: alike in what buffers depend on */
-    strata__layout_class classes[STRATA__LAYOUT_MAX_LAYERS];
+    uint16_t class_of[STRATA__MAX_LAYERS];
+    uint32_t kind_layer[STRATA__MAX_LAYERS]; /* kinds: alike in what buffers depend on */
+    strata__layout_class classes[STRATA__MAX_LAYERS];
     /* Room for arena.c: the keys of a path vector, and the number of each. */
     strata__layout_key keys[STRATA__LAYOUT_MAX_KEYS];
     uint16_t key_number[STRATA__LAYOUT_KINDS][STRATA__LAYOUT_MAX_BANDS]

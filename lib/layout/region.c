@@ -64,7 +64,7 @@ void strata__layout_decode_spec(const strata__layout_problem *problem, strata__l
         .dense_tile = r->decode_rows,
         .attention_tile = decode_attention_rows(problem),
         .expert_tile = r->decode_rows * (top_k ? top_k : 1),
-        .logit_tile = r->decode_rows < 16 ? r->decode_rows : 16,
+        .logit_tile = r->decode_rows,
         .scratch_bytes = decode_scratch_bytes,
         .split_keys = problem->facts.attention_split_keys,
     };

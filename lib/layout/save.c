@@ -150,7 +150,7 @@ static void put_fields(cursor *c, const void *structure, const field *fields, ui
 
 static const void *get(cursor *c, uint64_t bytes)
 {
-    static const uint8_t zeros[STRATA__LAYOUT_MAX_LAYERS * 4];
+    static const uint8_t zeros[STRATA__MAX_LAYERS * 4];
     const void *at = c->from + c->at;
     if (bytes > c->bytes - c->at) {
         c->beyond = true;
@@ -272,7 +272,7 @@ typedef struct saved {
     strata__layout_input input;
     strata__layout_choice choice;
     totals sums;
-    uint32_t resident[STRATA__LAYOUT_MAX_LAYERS];
+    uint32_t resident[STRATA__MAX_LAYERS];
     strata__layout_layer *layers; /* of the geometry, with rates of the plan */
 } saved;
 
@@ -281,7 +281,7 @@ static strata_status read_saved(cursor *c, uint64_t fingerprint, saved *out)
     uint64_t pack = get_number(c, 8);
     uint32_t layers = (uint32_t)get_number(c, 4), bands = (uint32_t)get_number(c, 4);
     if (pack != fingerprint || layers != out->input.geometry.layer_count ||
-        layers > STRATA__LAYOUT_MAX_LAYERS)
+        layers > STRATA__MAX_LAYERS)
         return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "the saved plan is that of another pack");
     get_fields(c, &out->input.request, request_fields, COUNT(request_fields));
     get_fields(c, &out->input.facts, facts_fields, COUNT(facts_fields));
@@ -316,9 +316,12 @@ static strata_status check_totals(const strata__layout *layout, const totals *su
         layout->prompt_bytes == sums->prompt_bytes && layout->host_bytes == sums->host_bytes)
         return STRATA_OK;
     return strata__fail(
-        STRATA_ERR_FORMAT, "a saved plan of %llu and %llu device bytes comes to %llu and %llu here",
+        STRATA_ERR_FORMAT,
+        "a saved plan of %llu and %llu device bytes and %llu host bytes comes to %llu, %llu and "
+        "%llu here",
         (unsigned long long)sums->session_bytes, (unsigned long long)sums->prompt_bytes,
-        (unsigned long long)layout->session_bytes, (unsigned long long)layout->prompt_bytes);
+        (unsigned long long)sums->host_bytes, (unsigned long long)layout->session_bytes,
+        (unsigned long long)layout->prompt_bytes, (unsigned long long)layout->host_bytes);
 }
 
 /* With a copy of the layers in `plan`. */

@@ -12,11 +12,10 @@
 
 #include <strata/base.h>
 
+#include "base/bounds.h"
 #include "base/context.h"
 #include "base/format.h"
 #include "base/graph.h"
-
-enum { STRATA__MAX_LAYERS = 512, STRATA__MAX_EXPERTS = 1024, STRATA__MAX_TOP_K = 16 };
 
 typedef struct strata__tensor {
     const char *name;  /* NUL-terminated, the pack's */

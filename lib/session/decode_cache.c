@@ -171,7 +171,7 @@ typedef struct layer_view {
     const uint32_t *offsets; /* of the step's sorted rows */
     uint64_t first;          /* the layer's experts in the cache's tables */
     uint32_t layer;
-    double score[STRATA__LAYOUT_MAX_EXPERTS];
+    double score[STRATA__MAX_EXPERTS];
 } layer_view;
 
 static double score_of(const strata_session *session, uint32_t layer, uint32_t expert)

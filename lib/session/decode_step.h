@@ -3,14 +3,21 @@
 #ifndef STRATA_SESSION_DECODE_STEP_H
 #define STRATA_SESSION_DECODE_STEP_H
 
+#include "base/bounds.h"
 #include "session/state.h"
 #include "session/step.h"
+
+_Static_assert((int)STRATA_DECODE_MOST_ROWS == (int)STRATA__DIRECT_ROWS,
+               "a step may have as many rows");
+_Static_assert(sizeof((strata_decode_result *)0)->sequence_tokens / sizeof(uint64_t) ==
+                   STRATA__DIRECT_ROWS,
+               "every part has its length in the result");
 
 typedef struct strata__round {
     strata_session *session;
     const strata_decode_request *request; /* checked */
     strata_decode_result *result;
-    strata__step_part parts[STRATA_DECODE_MOST_ROWS];
+    strata__step_part parts[STRATA__DIRECT_ROWS];
     uint32_t rows;
     bool is_blind; /* the host did not see what was routed where */
 } strata__round;

@@ -343,21 +343,27 @@ static void what_would_fit(void **state)
     assert_int_equal(shortfall.needed_bytes, 0);
 }
 
+static uint8_t *saved(const strata_plan *plan, uint64_t *bytes)
+{
+    uint8_t *data;
+    assert_int_equal(strata_plan_save_memory(plan, NULL, 0, bytes), STRATA_ERR_BUFFER_TOO_SMALL);
+    data = malloc(*bytes);
+    fixture_ok(strata_plan_save_memory(plan, data, *bytes, bytes));
+    return data;
+}
+
 static void saved_and_loaded(void **state)
 {
     char path[] = "/tmp/strata-plan-XXXXXX";
     strata_plan *plan = make(NULL), *loaded;
     strata_plan_info a = info_of(plan), b;
-    uint64_t bytes = 0, more;
+    uint64_t bytes;
     uint8_t *data;
     int file = mkstemp(path);
     (void)state;
     assert_true(file >= 0);
     close(file);
-    assert_int_equal(strata_plan_save_memory(plan, NULL, 0, &bytes), STRATA_ERR_BUFFER_TOO_SMALL);
-    data = malloc(bytes);
-    fixture_ok(strata_plan_save_memory(plan, data, bytes, &more));
-    assert_int_equal(bytes, more);
+    data = saved(plan, &bytes);
     fixture_ok(strata_plan_load_memory(pack, data, bytes, &loaded));
     b = info_of(loaded);
     assert_memory_equal(&a, &b, sizeof a);
@@ -382,6 +388,47 @@ static void saved_and_loaded(void **state)
     fixture_text_has("/nowhere/at/all");
     free(data);
     strata_plan_destroy(plan);
+}
+
+/* FNV-1a of what comes before, as the loader has it. */
+static void seal(uint8_t *data, uint64_t bytes)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (uint64_t i = 0; i < bytes - 8; ++i)
+        hash = (hash ^ data[i]) * UINT64_C(0x100000001b3);
+    memcpy(data + bytes - 8, &hash, 8);
+}
+
+/* A session has room for as many rows as can be planned: a plan of more must not reach it. */
+static void saved_with_more_rows_of_decoding(void **state)
+{
+    strata_plan_options options = {.struct_size = sizeof options, .decode_rows = 15};
+    uint64_t bytes, at = 0;
+    uint8_t *data, *other;
+    strata_plan *plan;
+    (void)state;
+    plan = make(&options);
+    other = saved(plan, &bytes);
+    strata_plan_destroy(plan);
+    options.decode_rows = STRATA_DECODE_MOST_ROWS;
+    plan = make(&options);
+    data = saved(plan, &bytes);
+    strata_plan_destroy(plan);
+    while (data[at] == other[at])
+        at++;
+    assert_int_equal(other[at], 15);
+    assert_int_equal(data[at], STRATA_DECODE_MOST_ROWS);
+    seal(data, bytes);
+    fixture_ok(strata_plan_load_memory(pack, data, bytes, &plan));
+    strata_plan_destroy(plan);
+    data[at] = STRATA_DECODE_MOST_ROWS + 1;
+    seal(data, bytes);
+    assert_int_equal(strata_plan_load_memory(pack, data, bytes, &plan),
+                     STRATA_ERR_INVALID_ARGUMENT);
+    assert_null(plan);
+    fixture_text_has("decode rows is 17, not 0 to 16");
+    free(data);
+    free(other);
 }
 
 /* A plan for another device is refused by the session. */
@@ -544,6 +591,7 @@ int main(void)
         cmocka_unit_test(kv_of_odd_heads),
         cmocka_unit_test(what_would_fit),
         cmocka_unit_test(saved_and_loaded),
+        cmocka_unit_test(saved_with_more_rows_of_decoding),
         cmocka_unit_test(a_plan_of_another_device),
         cmocka_unit_test(allocations_equal_the_plan),
         cmocka_unit_test(regions_to_the_byte),

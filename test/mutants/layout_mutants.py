@@ -52,8 +52,10 @@ MUTANTS = {
     "a buffer that is not there passes": (
         "find.c", "uint64_t capacity = 0;", "uint64_t capacity = UINT64_MAX;"),
     "direct for any rows": (
-        "path.c", "return path != STRATA__LAYOUT_DIRECT || rows <= STRATA__LAYOUT_DIRECT_ROWS;",
+        "path.c", "return path != STRATA__LAYOUT_DIRECT || rows <= STRATA__DIRECT_ROWS;",
         "return path != STRATA__LAYOUT_DIRECT || rows;"),
+    "any rows of decoding": ("problem.c", '{"decode rows", r->decode_rows, 0, STRATA__DIRECT_ROWS}',
+                             '{"decode rows", r->decode_rows, 0, max_chunk}'),
     "coverage of the gate alone": ("path.c", "for (uint32_t i = 0; i < 3; ++i)",
                                    "for (uint32_t i = 0; i < 1; ++i)"),
     "compute capability not looked at": (

@@ -134,7 +134,7 @@ static void choose(const stream_pack *p, const stream_options *o, uint64_t align
 strata_plan *stream_plan(const stream_pack *p, const stream_options *o)
 {
     const strata__allocator *allocator = &p->context->allocator;
-    uint32_t resident[STRATA__LAYOUT_MAX_LAYERS];
+    uint32_t resident[STRATA__MAX_LAYERS];
     strata_plan_options options = plan_options(p);
     strata__kernels_facts kernels;
     strata__device *device = NULL;

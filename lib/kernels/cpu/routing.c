@@ -10,12 +10,10 @@
 STRATA__CPU_TASK(select);
 STRATA__CPU_TASK(group);
 
-enum { MAX_EXPERTS = 1024, MAX_TOP_K = 16 };
-
 /* What a row's experts are weighed with, and chosen by. */
 typedef struct row_scores {
-    double weight[MAX_EXPERTS];
-    double choice[MAX_EXPERTS];
+    double weight[STRATA__MAX_EXPERTS];
+    double choice[STRATA__MAX_EXPERTS];
 } row_scores;
 
 static void softmax_in_place(double *values, uint32_t n)
@@ -60,7 +58,7 @@ static uint32_t largest(const double *values, uint32_t n)
 /* Excludes the experts of all but the best groups. */
 static void keep_groups(const strata__select_args *a, double *choice)
 {
-    double score[MAX_EXPERTS];
+    double score[STRATA__MAX_EXPERTS];
     uint32_t size = a->experts / a->groups;
     for (uint32_t g = 0; g < a->groups; g++) {
         double first = -INFINITY, second = -INFINITY;
@@ -85,7 +83,7 @@ static void keep_groups(const strata__select_args *a, double *choice)
  */
 static void choose(const strata__select_args *a, double *choice, int32_t *ids)
 {
-    uint64_t chosen[MAX_EXPERTS / 64] = {0};
+    uint64_t chosen[STRATA__MAX_EXPERTS / 64] = {0};
     uint32_t count = 0;
     for (uint32_t k = 0; k < a->top_k; k++) {
         uint32_t best = largest(choice, a->experts);
@@ -103,7 +101,7 @@ static void choose(const strata__select_args *a, double *choice, int32_t *ids)
 static void select_row(const strata__select_args *a, uint32_t row)
 {
     row_scores scores;
-    double weights[MAX_TOP_K], sum = 0;
+    double weights[STRATA__MAX_TOP_K], sum = 0;
     int32_t *ids = a->ids + (size_t)row * a->top_k;
     score_row(a, a->logits + (size_t)row * a->experts, &scores);
     if (a->groups > 1)
@@ -140,8 +138,8 @@ static void run_select(const void *arguments)
 strata_status strata__cpu_select(strata__kernels *kernels, void *stream,
                                  const strata__select_args *args)
 {
-    if (args->experts == 0 || args->experts > MAX_EXPERTS || args->top_k == 0 ||
-        args->top_k > MAX_TOP_K || args->top_k > args->experts)
+    if (args->experts == 0 || args->experts > STRATA__MAX_EXPERTS || args->top_k == 0 ||
+        args->top_k > STRATA__MAX_TOP_K || args->top_k > args->experts)
         return strata__fail(STRATA_ERR_UNSUPPORTED, "select: %u of %u experts", args->top_k,
                             args->experts);
     if (args->gating < STRATA__GATING_SOFTMAX || args->gating > STRATA__GATING_SOFTMAX_SELECTED)

@@ -22,7 +22,8 @@ namespace
 {
 
 constexpr uint32_t TILE = STRATA__FEW_TILE, SLICE = STRATA__FEW_SLICE, STEPS = SLICE / 32,
-                   COLUMNS = 8, HALVES = STRATA__FEW_ROWS / COLUMNS;
+                   COLUMNS = 8, HALVES = STRATA__DIRECT_ROWS / COLUMNS;
+static_assert(HALVES * COLUMNS == STRATA__DIRECT_ROWS, "every row has a column");
 
 /* So that three blocks of 256 threads share a multiprocessor, or one of 768 fits. */
 #define FEW_REGISTERS 80

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products of few rows for decoding: the launches behind the composed operations, and how a product
- * is shared out. A tile of 16 outputs is a thread block's work; its values are cut in slices of 256
- * that the warps take in turn, and the warps' sums are added in ascending order. The cut follows
- * from the format and the inputs alone, so that a row has the same bits whatever is beside it.
+ * Products of up to STRATA__DIRECT_ROWS rows for decoding: the launches behind the composed
+ * operations, and how a product is shared out. A tile of 16 outputs is a thread block's work; its
+ * values are cut in slices of 256 that the warps take in turn, and the warps' sums are added in
+ * ascending order. The cut follows from the format and the inputs alone, so that a row has the same
+ * bits whatever is beside it.
  */
 #ifndef STRATA_KERNELS_CUDA_FEW_H
 #define STRATA_KERNELS_CUDA_FEW_H
 
+#include "base/bounds.h"
 #include "kernels/cuda/products.h"
 
 enum {
-    STRATA__FEW_ROWS = 16,       /* most rows of a launch */
-    STRATA__FEW_TILE = 16,       /* outputs */
-    STRATA__FEW_SLICE = 256,     /* values */
-    STRATA__FEW_WARPS = 16,      /* most that share a tile's slices */
-    STRATA__FEW_MAX_PAIRS = 256, /* rows times experts a row */
-    STRATA__FEW_MAX_EXPERTS = 1024
+    STRATA__FEW_TILE = 16,   /* outputs */
+    STRATA__FEW_SLICE = 256, /* values */
+    STRATA__FEW_WARPS = 16,  /* most that share a tile's slices */
+    STRATA__FEW_MAX_PAIRS = STRATA__DIRECT_ROWS * STRATA__MAX_TOP_K /* rows and their experts */
 };
 
 /*

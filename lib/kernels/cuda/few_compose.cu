@@ -28,7 +28,7 @@ strata__few_part part_of(const strata__dense_args &from)
 
 bool takes_dense(const strata__dense_args &args)
 {
-    return args.rows <= STRATA__FEW_ROWS && args.mode != STRATA__DENSE_STORE_ROWS &&
+    return args.rows <= STRATA__DIRECT_ROWS && args.mode != STRATA__DENSE_STORE_ROWS &&
            strata__few_takes(args.weight.format, args.weight.inputs);
 }
 
@@ -66,7 +66,7 @@ bool norm_in_product(const strata__project_args &args)
 bool takes_route(const strata__route_args &args)
 {
     const strata__router_args &router = args.router;
-    return args.norm.rows <= STRATA__FEW_ROWS && args.norm.out.data && args.norm.inv_rms &&
+    return args.norm.rows <= STRATA__DIRECT_ROWS && args.norm.out.data && args.norm.inv_rms &&
            args.norm.width % 8 == 0 && router.weight.format == STRATA__F32 && !router.sigmoid &&
            router.x == args.norm.x && router.norm == args.norm.weight &&
            router.weight.inputs == args.norm.width;
@@ -74,8 +74,8 @@ bool takes_route(const strata__route_args &args)
 
 bool takes_choice(const strata__route_args &args)
 {
-    return args.select.rows <= STRATA__FEW_ROWS && args.select.rows == args.group.rows &&
-           args.select.experts <= STRATA__FEW_MAX_EXPERTS && args.select.top_k <= 16 &&
+    return args.select.rows <= STRATA__DIRECT_ROWS && args.select.rows == args.group.rows &&
+           args.select.experts <= STRATA__MAX_EXPERTS && args.select.top_k <= STRATA__MAX_TOP_K &&
            args.select.top_k <= args.select.experts && args.select.groups <= 32 &&
            args.select.ids == args.group.ids && args.select.experts == args.group.experts;
 }
@@ -85,9 +85,9 @@ bool takes_experts(const strata__experts_args &args)
     const strata__expert_weight &gate = args.gate_up.gate, &down = args.down.down;
     return args.gate_up.path == STRATA__PATH_DIRECT && args.down.path == STRATA__PATH_DIRECT &&
            args.gate_up.gate_up && gate.format == args.gate_up.up.format &&
-           args.combine.tokens <= STRATA__FEW_ROWS &&
+           args.combine.tokens <= STRATA__DIRECT_ROWS &&
            args.combine.tokens * args.combine.top_k <= STRATA__FEW_MAX_PAIRS &&
-           args.gate_up.range.last_expert < STRATA__FEW_MAX_EXPERTS &&
+           args.gate_up.range.last_expert < STRATA__MAX_EXPERTS &&
            strata__few_takes(gate.format, gate.inputs) &&
            strata__few_takes(down.format, down.inputs);
 }

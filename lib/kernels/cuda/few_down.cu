@@ -199,14 +199,14 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     extern __shared__ __align__(16) uint8_t memory[];
     __shared__ __align__(16) unit_books<FORMAT> books;
     __shared__ routing found;
-    __shared__ uint8_t next[TILE * STRATA__FEW_ROWS];
+    __shared__ uint8_t next[TILE * STRATA__DIRECT_ROWS];
     uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32, group = warp / args.cut.warps;
     float *sums = reinterpret_cast<float *>(memory);
     uint8_t *rows = memory + warps * HALVES * SUMS * 4 + warp * STAGED_ROWS * ROW_BYTES;
     uint8_t *stages = memory + warps * (HALVES * SUMS * 4 + STAGED_ROWS * ROW_BYTES) +
                       group * 2 * args.cut.stage_bytes;
     let_next_start();
-    for (uint32_t i = threadIdx.x; i < TILE * STRATA__FEW_ROWS; i += blockDim.x)
+    for (uint32_t i = threadIdx.x; i < TILE * STRATA__DIRECT_ROWS; i += blockDim.x)
         next[i] = 0;
     books.load();
     wait_for_earlier();

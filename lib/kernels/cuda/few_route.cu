@@ -11,8 +11,9 @@
 namespace
 {
 
-constexpr uint32_t ROUTER_THREADS = 128, ROWS = STRATA__FEW_ROWS, AHEAD = 4,
+constexpr uint32_t ROUTER_THREADS = 128, ROWS = STRATA__DIRECT_ROWS, AHEAD = 4,
                    CHOOSE_THREADS = ROWS * 32;
+static_assert(CHOOSE_THREADS <= 1024, "a block has a warp for each row");
 
 struct few_router_args {
     strata__norm_args norm;

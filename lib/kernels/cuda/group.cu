@@ -13,7 +13,8 @@ namespace
 {
 
 constexpr uint32_t BLOCKS = STRATA__GROUP_BLOCKS, THREADS = 256, BATCH = 256, WORDS = BATCH / 32,
-                   MAX_EXPERTS = 1024;
+                   MAX_EXPERTS = STRATA__MAX_EXPERTS;
+static_assert(MAX_EXPERTS <= 1024, "a block has a thread for each expert");
 
 /* Rows of a block: [first, end). */
 __device__ __forceinline__ void rows_of_block(uint32_t rows, uint32_t *first, uint32_t *end)

@@ -7,16 +7,15 @@
  * are stored with scale 1; a value beyond half's range raises its row's scale, and a second
  * product, which without such rows only looks at the scales, writes these rows again.
  *
- * Dense products of at most DIRECT_ROWS rows read the blocks in place, others are decoded: the bits
- * of a row depend on that, and on nothing else of the rows around it.
+ * Dense products of at most STRATA__DIRECT_ROWS rows read the blocks in place, others are decoded:
+ * the bits of a row depend on that, and on nothing else of the rows around it.
  */
+#include "base/bounds.h"
 #include "kernels/cuda/few.h"
 #include "kernels/cuda/int8.h"
 
 namespace
 {
-
-constexpr uint32_t DIRECT_ROWS = 16;
 
 /* A product before it is cut in passes. */
 struct product_job {
@@ -270,7 +269,7 @@ strata_status strata__cuda_dense(const strata__cuda_state *state, cudaStream_t s
         return status;
     if (strata__few_takes_dense(args))
         return strata__cuda_few_dense(state, stream, args);
-    return args->rows <= DIRECT_ROWS ? run_direct(job) : run_decoded(job);
+    return args->rows <= STRATA__DIRECT_ROWS ? run_direct(job) : run_decoded(job);
 }
 
 strata_status strata__cuda_gate_up(const strata__cuda_state *state, cudaStream_t stream,

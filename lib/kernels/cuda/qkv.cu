@@ -7,9 +7,10 @@
 #include <cuda_fp16.h>
 
 #include "attention_internal.h"
+#include "base/bounds.h"
 #include "launch.cuh"
 
-enum { QKV_WARPS = 8, QKV_FEW_WARPS = 32, QKV_FEW_ROWS = 16, MAX_HEAD_SIZE = 256 };
+enum { QKV_WARPS = 8, QKV_FEW_WARPS = 32, MAX_HEAD_SIZE = 256 };
 
 struct row_place {
     uint32_t row;      /* of the tile */
@@ -489,7 +490,7 @@ extern "C" strata_status strata__cuda_qkv(const strata__cuda_state *state, cudaS
                                        : size == 96  ? qkv_rows<3>
                                        : size == 128 ? qkv_rows<4>
                                                      : qkv_rows<8>;
-    bool few = args->rows <= QKV_FEW_ROWS;
+    bool few = args->rows <= STRATA__DIRECT_ROWS;
     uint32_t warps = few ? QKV_FEW_WARPS : QKV_WARPS;
     return launch_overlapped(state, stream, kernel, dim3(args->rows, few ? 2 : 1), warps * 32,
                              warps * size * 4, *args, "launching qkv");

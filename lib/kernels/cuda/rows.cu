@@ -105,8 +105,8 @@ __global__ void __launch_bounds__(THREADS)
 
 /* What a row adds: the outputs in the range, in ascending order. */
 struct row_parts {
-    const float4 *y[16];
-    float factor[16];
+    const float4 *y[STRATA__MAX_TOP_K];
+    float factor[STRATA__MAX_TOP_K];
     uint32_t count;
 };
 
@@ -224,9 +224,9 @@ strata_status strata__cuda_combine(const strata__cuda_state *state, cudaStream_t
                                    const strata__combine_args *args)
 {
     strata_status status = width_status(args->width, "outputs");
-    if (status == STRATA_OK && args->top_k > 16)
-        status =
-            strata__fail(STRATA_ERR_UNSUPPORTED, "cuda: %u experts a row: at most 16", args->top_k);
+    if (status == STRATA_OK && args->top_k > STRATA__MAX_TOP_K)
+        status = strata__fail(STRATA_ERR_UNSUPPORTED, "cuda: %u experts a row: at most %u",
+                              args->top_k, (uint32_t)STRATA__MAX_TOP_K);
     if (status != STRATA_OK || args->tokens == 0)
         return status;
     return launch_overlapped(state, stream, combine, dim3(args->tokens), THREADS, 0, *args,

@@ -6,7 +6,7 @@
 namespace
 {
 
-constexpr uint32_t WARPS = 4, MAX_TOP_K = 16, MAX_EXPERTS = 1024, MAX_GROUPS = 32;
+constexpr uint32_t WARPS = 4, MAX_GROUPS = 32;
 
 template <int COUNT>
 __global__ void __launch_bounds__(WARPS * 32)
@@ -44,8 +44,8 @@ strata_status strata__cuda_select_load(void)
 strata_status strata__cuda_select(const strata__cuda_state *state, cudaStream_t stream,
                                   const strata__select_args *args)
 {
-    if (args->experts > MAX_EXPERTS || args->top_k > MAX_TOP_K || args->top_k > args->experts ||
-        args->groups > MAX_GROUPS)
+    if (args->experts > STRATA__MAX_EXPERTS || args->top_k > STRATA__MAX_TOP_K ||
+        args->top_k > args->experts || args->groups > MAX_GROUPS)
         return strata__fail(STRATA_ERR_UNSUPPORTED, "cuda: %u of %u experts in %u groups",
                             args->top_k, args->experts, args->groups);
     if (args->rows == 0)

@@ -77,6 +77,7 @@ static void numbers_out_of_range(void **state)
     BAD(r->experts = 3, "experts is 3");
     BAD((r->context_tokens = 1u << 31, r->sequences = 65536), "pages, more than can be numbered");
     BAD(r->kv_tokens = 511, "kv tokens is 511, not 512 to");
+    BAD(r->decode_rows = 17, "decode rows is 17, not 0 to 16");
     BAD(r->path = 4, "4 is no path");
     BAD(r->layer_paths = odd_paths, "9 is no path");
     BAD((g->tensor_count = 2, f.tensors[0] = UINT64_MAX - 5), "exceed 64 bits");

@@ -192,7 +192,7 @@ static void sealed_lies_are_refused(void **state)
             data[at + 1] ^= 1;
     seal(data, bytes);
     assert_int_equal(load(&f, FINGERPRINT, data, bytes, &none), STRATA_ERR_FORMAT);
-    fixture_text_has("comes to");
+    fixture_text_has(" host bytes comes to");
     free(data);
     data = save(layout, &bytes);
     data[bytes - 9] = STRATA__LAYOUT_PATH_NONE;
