@@ -4,23 +4,14 @@
  * is reached. What must hold: no crash, every refusal has a text, and what loads has tables that
  * add up and is saved as the same layout.
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#define FUZZ_MODULES
 #include "fuzz_target.h"
 #include "layout_model.h"
+#include "must.h"
 
 enum { MOST_BYTES = 1 << 16, SIZE_AT = 12 };
-
-static void must(int holds, const char *what)
-{
-    if (holds)
-        return;
-    fprintf(stderr, "does not hold: %s (\"%s\")\n", what, strata__error_text());
-    abort();
-}
 
 static void seal(uint8_t *data, uint64_t bytes)
 {
@@ -61,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
                                  FUZZ_LAYOUT_FINGERPRINT, copy, bytes, &layout);
     must((status == STRATA_OK) == (layout != NULL), "a layout or a refusal");
     if (!layout) {
-        must(strata__error_text()[0] != '\0', "a refusal with a text");
+        must_have_text(status);
         return 0;
     }
     look_at_tables(layout);

@@ -4,22 +4,14 @@
  * has a text, and whatever a model that can be run points to lies in the file.
  */
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#define FUZZ_MODULES
 #include "fuzz_target.h"
+#include "must.h"
 #include "pack/pack.h"
 
 static volatile uint64_t sink;
-
-static void must(int holds, const char *what)
-{
-    if (holds)
-        return;
-    fprintf(stderr, "does not hold: %s (\"%s\")\n", what, strata__error_text());
-    abort();
-}
 
 /* Reads the ends of a range, for sanitizers. */
 static void touch(const void *data, uint64_t bytes)
@@ -117,10 +109,9 @@ static void look_at_model(const strata__pack *pack)
     const strata__geometry *geometry;
     const strata__layer *layers;
     strata_status status = strata__pack_model(pack, &geometry, &layers);
-    if (status != STRATA_OK) {
-        must(strata__error_text()[0] != '\0', "a text of why it cannot be run");
+    must_have_text(status);
+    if (status != STRATA_OK)
         return;
-    }
     must(geometry->top_k >= 1 && geometry->top_k <= geometry->experts, "experts of a token");
     must(geometry->layers >= 1 && geometry->layers <= STRATA__MAX_LAYERS, "layers");
     touch(geometry->output_norm, 4 * (uint64_t)geometry->width);
@@ -135,16 +126,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     strata_context_options options = {.struct_size = sizeof options};
     strata_context *context;
     strata__pack *pack = NULL;
+    strata_status status;
     must(strata__context_create(&options, &context) == STRATA_OK, "a context");
     strata__fail(STRATA_OK, "%s", "");
-    if (strata__pack_open_memory(context, data, bytes, &pack) == STRATA_OK) {
+    status = strata__pack_open_memory(context, data, bytes, &pack);
+    must_have_text(status);
+    must((status == STRATA_OK) == (pack != NULL), "a pack or a refusal");
+    if (pack) {
         look_at_values(pack);
         look_at_tensors(pack);
         look_at_tokens(pack);
         look_at_model(pack);
-    } else {
-        must(strata__error_text()[0] != '\0', "a text of why it is refused");
-        must(pack == NULL, "no pack on refusal");
     }
     strata__pack_release(pack);
     strata__context_release(context);

@@ -8,22 +8,14 @@
  */
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define FUZZ_MODULES
 #include "base/checksum.h"
-#include "base/error.h"
 #include "fuzz_target.h"
+#include "must.h"
 #include "saved_sequence.h"
-
-static void must(int holds, const char *what)
-{
-    if (holds)
-        return;
-    fprintf(stderr, "does not hold: %s (\"%s\")\n", what, strata__error_text());
-    abort();
-}
 
 static void repair(const strata_session *session, uint8_t what, uint8_t *data, size_t bytes)
 {
@@ -89,7 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
              "the same that it tells without a session");
         must(strata__session_truncate(session, 1, 0, &length) == STRATA_OK, "emptying");
     } else {
-        must(strata__error_text()[0] != '\0', "a text of why it is refused");
+        must_have_text(status);
         must(length == 0, "no tokens on refusal");
     }
     must(session->kv.free_count == free_pages, "all pages given back");

@@ -4,13 +4,13 @@
  * chunks and decodes a few rows behind it. What must hold: no crash, every refusal has a text, and
  * every logit is written.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <strata/strata.h>
 
 #include "fuzz_target.h"
+#include "must.h"
 
 enum {
     PROMPT_TOKENS = 5,
@@ -20,25 +20,6 @@ enum {
     MOST_LOGITS = 1 << 20, /* larger vocabularies are left to planning */
     MOST_BYTES = 64 << 20
 };
-
-static void must(int holds, const char *what)
-{
-    char text[512] = "";
-    if (holds)
-        return;
-    strata_last_error(text, sizeof text);
-    fprintf(stderr, "does not hold: %s (\"%s\")\n", what, text);
-    abort();
-}
-
-static void must_have_text(strata_status status)
-{
-    char text[512] = "";
-    if (status == STRATA_OK)
-        return;
-    strata_last_error(text, sizeof text);
-    must(text[0] != '\0', "a text of why it failed");
-}
 
 /* A pattern that no product gives. */
 static void poison(float *logits, uint64_t count)

@@ -8,11 +8,12 @@
  */
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define FUZZ_MODULES
 #include "fuzz_target.h"
+#include "must.h"
 #include "text/text.h"
 
 enum {
@@ -39,14 +40,6 @@ typedef struct vocabulary {
     part merges[256];
     uint8_t singles[256];
 } vocabulary;
-
-static void must(int holds, const char *what)
-{
-    if (holds)
-        return;
-    fprintf(stderr, "does not hold: %s (\"%s\")\n", what, strata__error_text());
-    abort();
-}
 
 static strata_status token(const void *user_data, uint64_t id, const uint8_t **out_bytes,
                            uint64_t *out_count, uint32_t *out_type, float *out_score)
@@ -143,7 +136,7 @@ static void use(const strata_tokenizer *tokenizer, const uint8_t *text, uint64_t
         if (byte_pairs && !encode.invalid_utf8)
             must(back_bytes == bytes && memcmp(back, text, bytes) == 0, "the text again");
     } else {
-        must(strata__error_text()[0] != '\0', "a text of why it is refused");
+        must_have_text(status);
         must(status == STRATA_ERR_UNSUPPORTED, "bytes without a token");
     }
     free(tokens);
@@ -163,6 +156,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
                                   .unescape = unescape};
     strata_context *context;
     strata_tokenizer *tokenizer = NULL;
+    strata_status status;
     uint64_t left = bytes;
     uint8_t kind = take(&data, &left), flags = take(&data, &left);
     const bool byte_pairs = kind & 1;
@@ -176,12 +170,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     read_vocabulary(&data, &left, flags, &v, &source);
     must(strata__context_create(&options, &context) == STRATA_OK, "a context");
     strata__fail(STRATA_OK, "%s", "");
-    if (strata__text_create(context, &source, &tokenizer) == STRATA_OK) {
+    status = strata__text_create(context, &source, &tokenizer);
+    must_have_text(status);
+    must((status == STRATA_OK) == (tokenizer != NULL), "a tokenizer or a refusal");
+    if (tokenizer)
         use(tokenizer, data, left, flags, source.token_count, byte_pairs);
-    } else {
-        must(strata__error_text()[0] != '\0', "a text of why it is refused");
-        must(tokenizer == NULL, "no tokenizer on refusal");
-    }
     strata__text_destroy(tokenizer);
     strata__context_release(context);
     return 0;
