@@ -155,7 +155,8 @@ STRATA_API STRATA_NODISCARD strata_status strata_session_stats_get(const strata_
 
 /**
  * How often each expert was used, as bytes for a later session of the same pack
- * (strata_session_options.profile). Zeros where the session does not stream experts.
+ * (strata_session_options.profile). A session that does not stream experts counts none: it gives
+ * what its own profile told, or zeros.
  *
  * @param out      memory for the bytes, or NULL to ask for their number
  * @param capacity its size; nothing is written when it is too small

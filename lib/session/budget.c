@@ -90,6 +90,7 @@ strata_status strata__session_expert_uses(strata_session *session, uint32_t laye
                                           uint64_t *out_uses, uint64_t capacity)
 {
     uint32_t experts = session->geometry->experts;
+    const uint64_t *uses;
     strata__saved_device saved;
     strata_status status;
     if (layer >= session->geometry->layers)
@@ -102,10 +103,9 @@ strata_status strata__session_expert_uses(strata_session *session, uint32_t laye
     status = strata__session_enter(session, &saved);
     if (status != STRATA_OK)
         return status;
-    for (uint32_t e = 0; e < experts; ++e) {
-        uint64_t at = strata__cache_index(&session->cache, layer, e);
-        out_uses[e] = session->cache.uses ? session->cache.uses[at] : 0;
-    }
+    uses = strata__experts_uses(session);
+    for (uint32_t e = 0; e < experts; ++e)
+        out_uses[e] = uses ? uses[(uint64_t)layer * experts + e] : 0;
     strata__session_leave(session, &saved);
     return STRATA_OK;
 }

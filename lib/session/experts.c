@@ -72,6 +72,16 @@ static uint64_t lockable_bytes(const strata__layout *layout)
     return budget > taken ? budget - taken : 0;
 }
 
+static void free_profile(strata_session *session)
+{
+    uint64_t *profile = session->experts.profile;
+    if (profile)
+        strata__free(&session->context->allocator, profile,
+                     (uint64_t)session->geometry->layers * session->geometry->experts *
+                         sizeof *profile);
+    session->experts.profile = NULL;
+}
+
 static strata_status init_tier(strata_session *session, const uint64_t *uses)
 {
     strata__tier_options tier = {.geometry = session->geometry, .layers = session->layers};
@@ -83,24 +93,21 @@ static strata_status init_tier(strata_session *session, const uint64_t *uses)
     return strata__tier_acquire(session->pack, session->device, &tier, &session->tier);
 }
 
+/* From now on the cache counts uses, and what the profile told is counted with them. */
 static strata_status init_streamed(strata_session *session, const strata_session_options *options)
 {
-    uint64_t *uses = NULL;
-    strata_status status = STRATA_OK;
+    const uint64_t *uses = session->experts.profile;
+    strata_status status;
     session->experts.source = STRATA__SOURCE_STREAMED;
     session->experts.locked = options->expert_memory == STRATA_EXPERT_MEMORY_LOCKED;
-    if (options->profile)
-        status = strata__profile_load(session, options->profile, options->profile_bytes, &uses);
-    if (status == STRATA_OK)
-        status = strata__cache_init(&session->cache, session, uses);
+    status = strata__cache_init(&session->cache, session, uses);
     if (status == STRATA_OK)
         status = session->device->ops->stream_create(session->device, &session->copies);
     if (status == STRATA_OK)
         status = strata__loan_init(&session->loan, session);
     if (status == STRATA_OK)
         status = init_tier(session, uses);
-    strata__free(&session->context->allocator, uses,
-                 (uint64_t)session->geometry->layers * session->geometry->experts * sizeof *uses);
+    free_profile(session);
     return status;
 }
 
@@ -111,6 +118,11 @@ strata_status strata__experts_init(strata_session *session, const strata_session
     experts->count = session->geometry->experts;
     experts->expert_fn = options->expert_fn;
     experts->user_data = options->expert_user_data;
+    if (options->profile)
+        status = strata__profile_load(session, options->profile, options->profile_bytes,
+                                      &experts->profile);
+    if (status != STRATA_OK)
+        return status;
     if (session->device->facts.host_addressable) {
         experts->source = experts->expert_fn ? STRATA__SOURCE_CALLBACK : STRATA__SOURCE_IN_PLACE;
         return STRATA_OK;
@@ -124,6 +136,11 @@ strata_status strata__experts_init(strata_session *session, const strata_session
     return status;
 }
 
+const uint64_t *strata__experts_uses(const strata_session *session)
+{
+    return session->cache.uses ? session->cache.uses : session->experts.profile;
+}
+
 void strata__experts_finish(strata_session *session)
 {
     strata__loan_finish(&session->loan);
@@ -131,6 +148,7 @@ void strata__experts_finish(strata_session *session)
     if (session->copies)
         session->device->ops->stream_destroy(session->device, session->copies);
     strata__cache_finish(&session->cache, session);
+    free_profile(session);
 }
 
 static strata_expert_blob fixed_blob(const strata_session *session, uint32_t layer, uint32_t expert)

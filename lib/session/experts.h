@@ -36,11 +36,15 @@ typedef struct strata__experts {
     bool locked;     /* the caller's memory is page-locked */
     strata_expert_fn expert_fn;
     void *user_data;
+    uint64_t *profile; /* uses that were given to a session that counts none, or NULL */
 } strata__experts;
 
 /* Chooses the source, and copies the experts when the plan keeps all of them on the device. */
 strata_status strata__experts_init(strata_session *session, const strata_session_options *options);
 void strata__experts_finish(strata_session *session); /* streams idle; also half built */
+
+/* How often each expert of each layer was used, or NULL: that is not known. */
+const uint64_t *strata__experts_uses(const strata_session *session);
 
 /* Fills the pointer tables of a work region and its host region, where they never change. */
 strata_status strata__experts_fix_tables(const strata_session *session,

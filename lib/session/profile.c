@@ -33,12 +33,13 @@ uint64_t strata__profile_save(const strata_session *session, void *out, uint64_t
 {
     const header h = header_of(session);
     uint64_t values = (uint64_t)h.layers * h.experts * sizeof(uint64_t);
+    const uint64_t *uses = strata__experts_uses(session);
     uint8_t *to = out;
     if (!to || capacity < sizeof h + values)
         return sizeof h + values;
     memcpy(to, &h, sizeof h);
-    if (session->cache.uses)
-        memcpy(to + sizeof h, session->cache.uses, values);
+    if (uses)
+        memcpy(to + sizeof h, uses, values);
     else
         memset(to + sizeof h, 0, values);
     return sizeof h + values;
@@ -52,16 +53,16 @@ strata_status strata__profile_load(const strata_session *session, const void *da
     header h;
     *out = NULL;
     if (bytes < sizeof h)
-        return strata__fail(STRATA_ERR_FORMAT, "a profile of %llu bytes is cut off",
+        return strata__fail(STRATA_ERR_FORMAT, "profile: %llu bytes are cut off",
                             (unsigned long long)bytes);
     memcpy(&h, data, sizeof h);
     if (memcmp(h.magic, magic, sizeof magic) != 0 || h.version != VERSION)
-        return strata__fail(STRATA_ERR_FORMAT, "the bytes are no profile of this version");
+        return strata__fail(STRATA_ERR_FORMAT, "profile: no profile of this version");
     if (h.fingerprint != expected.fingerprint || h.layers != expected.layers ||
         h.experts != expected.experts)
-        return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "the profile was made for another pack");
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "profile: it was made for another pack");
     if (bytes != sizeof h + values)
-        return strata__fail(STRATA_ERR_FORMAT, "a profile of %llu bytes, not %llu",
+        return strata__fail(STRATA_ERR_FORMAT, "profile: it has %llu bytes, not %llu",
                             (unsigned long long)bytes, (unsigned long long)(sizeof h + values));
     *out = strata__alloc(&session->context->allocator, values);
     if (!*out)

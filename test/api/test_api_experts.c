@@ -71,6 +71,46 @@ static void experts_in_place(void **state)
     fixture_close(&f);
 }
 
+/* A session that counts no uses hands on the profile it was given, and takes no other bytes. */
+static void profile_of_experts_in_place(void **state)
+{
+    strata_session_options options;
+    strata_session *session = NULL;
+    uint64_t bytes = 0, again = 0, uses[64];
+    strata_pack_info info = {.struct_size = sizeof info};
+    uint8_t *profile, *handed_on;
+    fixture f;
+    (void)state;
+    open_fixture(&f);
+    fixture_ok(strata_pack_info_get(f.pack, &info));
+    fixture_ok(strata_session_profile(f.session, NULL, 0, &bytes));
+    profile = malloc(bytes);
+    handed_on = malloc(bytes);
+    assert_non_null(profile);
+    assert_non_null(handed_on);
+    fixture_ok(strata_session_profile(f.session, profile, bytes, &bytes));
+    memset(profile + bytes - 8, 1, 8);
+    strata_session_options_init(&options, sizeof options);
+    options.profile = profile;
+    options.profile_bytes = bytes;
+    fixture_ok(strata_session_create(f.pack, &options, &session));
+    fixture_ok(strata_session_profile(session, handed_on, bytes, &again));
+    assert_int_equal(again, bytes);
+    assert_memory_equal(handed_on, profile, bytes);
+    fixture_ok(strata_session_expert_uses(session, info.layer_count - 1, uses, info.expert_count));
+    assert_int_equal(uses[info.expert_count - 1], 0x0101010101010101);
+    strata_session_destroy(session);
+    options.profile_bytes--;
+    assert_int_equal(strata_session_create(f.pack, &options, &session), STRATA_ERR_FORMAT);
+    assert_null(session);
+    fixture_text_has("profile: ");
+    profile[0] ^= 1;
+    assert_int_equal(strata_session_create(f.pack, &options, &session), STRATA_ERR_FORMAT);
+    free(handed_on);
+    free(profile);
+    fixture_close(&f);
+}
+
 static void refused_options(void **state)
 {
     strata_session_options options;
@@ -170,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(null_is_answered),
         cmocka_unit_test(experts_in_place),
+        cmocka_unit_test(profile_of_experts_in_place),
         cmocka_unit_test(refused_options),
         cmocka_unit_test(prompts_in_lent_memory),
     };
