@@ -95,9 +95,9 @@ void bench_decode_text(const bench_decode *d, FILE *out)
     const strata_session_stats *s = &d->stats;
     if (!d->steps)
         return;
-    fprintf(out, "decode: %llu steps of %llu rows, %.1f tokens/s, right after the prompt %.1f\n",
-            (unsigned long long)d->steps, (unsigned long long)d->rows, rate(d, d->median_ns),
-            rate(d, d->first_ns));
+    fprintf(out, "decode: %s of ", text_of_count(d->steps, "step").text);
+    fprintf(out, "%s, %.1f tokens/s, right after the prompt %.1f\n",
+            text_of_count(d->rows, "token").text, rate(d, d->median_ns), rate(d, d->first_ns));
     if (s->decode_hit_bytes + s->decode_place_bytes + s->decode_fetch_bytes == 0)
         return;
     fprintf(out, "decode: %.1f %% of experts on the device", 100 * hit_rate(s));

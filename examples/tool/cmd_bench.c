@@ -6,10 +6,12 @@
 #include <time.h>
 
 #include "bench_decode.h"
+#include "file.h"
 #include "json.h"
 #include "option_values.h"
 #include "run_options.h"
 #include "stats.h"
+#include "text.h"
 #include "tool.h"
 
 enum { KEY_PROMPTS = 0x200, KEY_REPEAT, KEY_COLD, KEY_DECODE, KEY_ROWS, KEY_TUNE };
@@ -67,6 +69,18 @@ typedef struct bench {
     strata_session_stats stats;
 } bench;
 
+/* What would be passed over is a mistake. */
+static void check(const arguments *a, const struct argp_state *state)
+{
+    const run_options *run = &a->run;
+    if (a->decode_rows && !a->decode_steps)
+        argp_error(state, "--rows goes with --decode");
+    if (a->tune_path && (a->in.pack || a->prompts || a->repeats || a->cold || a->decode_steps ||
+                         run->plan.is_given || run->profile_path || run->lend || run->threads ||
+                         run->no_blas || run->kernel_level))
+        argp_error(state, "--tune goes with --device and --json alone");
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     arguments *a = state->input;
@@ -95,6 +109,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         if (!parse_u64(arg, &a->repeats) || a->repeats < 1 || a->repeats > MAX_REPEATS)
             argp_error(state, "--repeat: \"%s\" is not a number from 1 to %d", arg, MAX_REPEATS);
         return 0;
+    case ARGP_KEY_END:
+        check(a, state);
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -104,7 +121,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 static bool parse_lengths(const char *text, bench *b)
 {
     token_list list = {0};
-    bool good = parse_tokens(text, &list) == TOKENS_OK && list.count && list.count <= MAX_PROMPTS;
+    bool good =
+        parse_tokens(text, &list, NULL) == TOKENS_OK && list.count && list.count <= MAX_PROMPTS;
     for (uint64_t i = 0; good && i < list.count; i++) {
         good = list.ids[i] > 0;
         b->lengths[i] = (uint64_t)list.ids[i];
@@ -193,9 +211,9 @@ static double rate(const measurement *m)
     return m->median_ns ? 1e9 * (double)m->tokens / (double)m->median_ns : 0;
 }
 
-static const char *device_of(const bench *b)
+static const char *device_of(const arguments *a)
 {
-    return b->arguments->run.device ? b->arguments->run.device : "cpu";
+    return a->run.device ? a->run.device : "cpu";
 }
 
 static void write_text(const bench *b)
@@ -211,19 +229,19 @@ static void write_text(const bench *b)
         bench_decode_text(&m->decode, stdout);
     }
     printf("first logits %.3f s after opening the pack\n", 1e-9 * (double)b->first_logits_ns);
-    printf(strcmp(device_of(b), "cpu") == 0
-               ? "memory %llu bytes, in and out %llu bytes\n"
-               : "device memory %llu bytes, page-locked host memory %llu bytes\n",
-           (unsigned long long)b->stats.device_bytes, (unsigned long long)b->stats.host_bytes);
+    printf(strcmp(device_of(b->arguments), "cpu") == 0
+               ? "memory %s, in and out %s\n"
+               : "device memory %s, page-locked host memory %s\n",
+           text_of_bytes(b->stats.device_bytes).text, text_of_bytes(b->stats.host_bytes).text);
 }
 
-static void write_json(const bench *b)
+static void write_json(const bench *b, const failure *unsaved)
 {
     json_writer writer;
     json_start(&writer, stdout);
     json_object(&writer, NULL);
     json_string(&writer, "pack", b->arguments->in.pack);
-    json_string(&writer, "device", device_of(b));
+    json_string(&writer, "device", device_of(b->arguments));
     json_u64(&writer, "device_bytes", b->stats.device_bytes);
     json_u64(&writer, "host_bytes", b->stats.host_bytes);
     json_u64(&writer, "first_logits_ns", b->first_logits_ns);
@@ -243,6 +261,7 @@ static void write_json(const bench *b)
         json_end(&writer);
     }
     json_end(&writer);
+    failure_json(&writer, unsaved);
     json_end(&writer);
 }
 
@@ -259,7 +278,7 @@ static strata_status prepare(bench *b, strata_pack *pack, const strata_pack_info
     if (random_tokens(longest(b), 1, info->vocabulary_count, &b->tokens) != TOKENS_OK)
         return tool_own(STRATA_ERR_NO_MEMORY);
     run_options_apply(&a->run, longest(b), &session_options, &plan_options);
-    if (!a->run.plan.context_tokens)
+    if (!a->run.plan.options.context_tokens)
         plan_options.context_tokens += a->decode_steps * a->decode_rows;
     session_options.profile = profile->profile;
     session_options.profile_bytes = profile->profile_bytes;
@@ -277,6 +296,7 @@ static int run(bench *b, strata_pack *pack)
 {
     const arguments *a = b->arguments;
     strata_session_options with_profile = {0};
+    failure unsaved = {0};
     strata_pack_info info = {.struct_size = sizeof info};
     strata_status status;
     void *profile;
@@ -295,41 +315,55 @@ static int run(bench *b, strata_pack *pack)
         status = strata_session_stats_get(b->session, &b->stats);
     if (status != STRATA_OK)
         return tool_fail("cannot read a prompt, or decode", status, a->in.json);
-    if (a->run.profile_path && !profile_write(a->run.profile_path, a->in.json, b->session))
-        return TOOL_FAILED;
-    if (a->in.json)
-        write_json(b);
-    else
+    if (!a->in.json)
         write_text(b);
-    return TOOL_OK;
+    fflush(stdout); /* before what standard error tells */
+    if (a->run.profile_path)
+        profile_write(a->run.profile_path, b->session, &unsaved);
+    if (a->in.json)
+        write_json(b, &unsaved);
+    return unsaved.status == STRATA_OK ? TOOL_OK : TOOL_FAILED;
 }
 
-/* Costs of the device to a file, "-" for standard output. */
+static void write_costs_json(const arguments *a, const char *text, const failure *unsaved)
+{
+    json_writer writer;
+    json_start(&writer, stdout);
+    json_object(&writer, NULL);
+    json_string(&writer, "device", device_of(a));
+    json_string(&writer, "file", a->tune_path);
+    json_string(&writer, "costs", text);
+    failure_json(&writer, unsaved);
+    json_end(&writer);
+}
+
+/* Costs of the device to a file, "-" for standard output, where they go too if there is no file. */
 static int tune(const arguments *a)
 {
     static char text[STRATA_COSTS_MOST_BYTES];
-    bool standard = strcmp(a->tune_path, "-") == 0, good;
+    bool standard = strcmp(a->tune_path, "-") == 0;
+    failure unsaved = {0};
+    file_fault fault;
     strata_context *context = NULL;
     uint64_t bytes = 0;
-    FILE *file = NULL;
-    strata_status status = strata_context_create(NULL, &context);
+    strata_status status;
+    if (!standard && !file_can_create(a->tune_path, &fault))
+        return tool_refuse(fault.status, a->in.json, "%s: %s", a->tune_path, fault.text);
+    status = strata_context_create(NULL, &context);
     if (status == STRATA_OK)
         status = strata_costs_measure(context, a->run.device, text, sizeof text, &bytes);
-    if (status != STRATA_OK) {
-        strata_context_destroy(context);
-        return tool_fail("cannot measure costs", status, a->in.json);
-    }
     strata_context_destroy(context);
-    file = standard ? stdout : fopen(a->tune_path, "w");
-    good = file && fputs(text, file) >= 0 && fflush(file) == 0;
-    if (file && !standard)
-        good = fclose(file) == 0 && good;
-    if (!good)
-        tool_message("%s: cannot be written", a->tune_path);
-    else if (!standard)
-        printf("the costs of %s were written to %s\n", a->run.device ? a->run.device : "cpu",
-               a->tune_path);
-    return good ? TOOL_OK : TOOL_FAILED;
+    if (status != STRATA_OK)
+        return tool_fail("cannot measure costs", status, a->in.json);
+    if (!standard && !file_save(a->tune_path, text, strlen(text), &fault))
+        failure_of_tool(&unsaved, fault.status, "%s: %s", a->tune_path, fault.text);
+    if (a->in.json)
+        write_costs_json(a, text, &unsaved);
+    else if (standard || unsaved.status != STRATA_OK)
+        fputs(text, stdout);
+    else
+        printf("the costs of %s were written to %s\n", device_of(a), a->tune_path);
+    return unsaved.status == STRATA_OK ? TOOL_OK : TOOL_FAILED;
 }
 
 int cmd_bench(int argc, char **argv)
@@ -343,7 +377,7 @@ int cmd_bench(int argc, char **argv)
         children,
         0,
         0};
-    arguments a = {.prompts = "512,4096", .repeats = 3, .decode_rows = 1, .start_ns = now_ns()};
+    arguments a = {.start_ns = now_ns()};
     bench b = {.arguments = &a};
     strata_context *context;
     strata_pack *pack;
@@ -351,12 +385,16 @@ int cmd_bench(int argc, char **argv)
     argp_parse(&parser, argc, argv, 0, NULL, &a);
     if (a.tune_path)
         return tune(&a);
+    a.prompts = a.prompts ? a.prompts : "512,4096";
+    a.repeats = a.repeats ? a.repeats : 3;
+    a.decode_rows = a.decode_rows ? a.decode_rows : 1;
     if (!parse_lengths(a.prompts, &b)) {
         tool_message("--prompts: \"%s\" is not a list of at most %d lengths", a.prompts,
                      MAX_PROMPTS);
         return TOOL_USAGE;
     }
-    if (!tool_open_pack(a.in.pack, a.in.json, &context, &pack))
+    if (!run_options_read(&a.run, a.in.json) ||
+        !tool_open_pack(a.in.pack, a.in.json, &context, &pack))
         return TOOL_FAILED;
     code = run(&b, pack);
     strata_prefill_destroy(b.prefill);

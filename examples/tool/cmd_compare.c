@@ -88,17 +88,19 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         run_options_check(&a->run, state);
+        if (a->run.profile_path)
+            argp_error(state, "--profile: a comparison reads and writes none");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
-static bool set_kv(run_options *run, const char *value)
+static bool set_kv(strata_plan_options *plan, const char *value)
 {
     for (uint32_t i = 0; plan_kv_names[i]; i++)
         if (strcmp(value, plan_kv_names[i]) == 0) {
-            run->plan.kv_format = i;
+            plan->kv_format = i;
             return true;
         }
     return false;
@@ -106,14 +108,15 @@ static bool set_kv(run_options *run, const char *value)
 
 static bool set_word(run_options *run, const char *key, const char *value)
 {
+    strata_plan_options *plan = &run->plan.options;
     if (strcmp(key, "path") == 0)
-        run->plan.path = value;
+        plan->path = value;
     else if (strcmp(key, "device") == 0)
         run->device = value;
     else if (strcmp(key, "kv") == 0)
-        return set_kv(run, value);
+        return set_kv(plan, value);
     else if (strcmp(key, "chunk") == 0)
-        return parse_u64(value, &run->plan.chunk_tokens) && run->plan.chunk_tokens;
+        return parse_u64(value, &plan->chunk_tokens) && plan->chunk_tokens;
     else if (strcmp(key, "kernels") == 0 && strcmp(value, "sm80") == 0)
         run->kernel_level = 80;
     else
@@ -124,7 +127,7 @@ static bool set_word(run_options *run, const char *key, const char *value)
 /* Options of a setting: the command's, changed by the setting's words. */
 static bool read_setting(const arguments *a, const char *text, setting *out)
 {
-    char *rest = NULL;
+    char *rest = out->words;
     out->text = text;
     out->run = a->run;
     if (strlen(text) >= sizeof out->words) {
@@ -133,13 +136,16 @@ static bool read_setting(const arguments *a, const char *text, setting *out)
         return false;
     }
     strcpy(out->words, text);
-    for (char *word = strtok_r(out->words, ";", &rest); word; word = strtok_r(NULL, ";", &rest)) {
+    for (char *word; (word = strsep(&rest, ";")) != NULL;) {
         char *value = strchr(word, '=');
         if (value)
             *value++ = '\0';
         if (!value || !set_word(&out->run, word, value)) {
-            tool_refuse(STRATA_ERR_INVALID_ARGUMENT, a->in.json,
-                        "\"%s\" is no setting: path=, kv=, chunk=, device= or kernels=sm80", text);
+            tool_refuse(
+                STRATA_ERR_INVALID_ARGUMENT, a->in.json,
+                "\"%s\" is no setting: path=PATH, kv=f16, q8_0 or f32, chunk=N, device=NAME or "
+                "kernels=sm80",
+                text);
             return false;
         }
     }
@@ -164,7 +170,8 @@ static bool read_lengths(comparison *c)
         c->lengths[c->length_count++] = c->tokens.count;
         return true;
     }
-    if (parse_tokens(c->arguments->lengths, &lengths) != TOKENS_OK || lengths.count > MAX_LENGTHS)
+    if (parse_tokens(c->arguments->lengths, &lengths, NULL) != TOKENS_OK ||
+        lengths.count > MAX_LENGTHS)
         good = false;
     for (uint64_t i = 0; good && i < lengths.count; i++) {
         good = lengths.ids[i] > 0 && (uint64_t)lengths.ids[i] <= c->tokens.count;
@@ -252,6 +259,7 @@ static int run_setting(comparison *c, strata_pack *pack, const setting *s, const
     strata_prefill *prefill = NULL;
     strata_status status;
     const char *what = "cannot make a session";
+    char with[SETTING_BYTES + 64];
     int code = TOOL_OK;
     run_options_apply(&s->run, c->tokens.count, &session_options, &plan_options);
     run_options_prefill(&s->run, &prefill_options);
@@ -263,8 +271,8 @@ static int run_setting(comparison *c, strata_pack *pack, const setting *s, const
         status = read_lengths_with(c, session, prefill, which);
     }
     if (status != STRATA_OK) {
-        tool_message("with %s:", s->text);
-        code = tool_fail(what, status, c->arguments->in.json);
+        snprintf(with, sizeof with, "with %s: %s", s->text, what);
+        code = tool_fail(with, status, c->arguments->in.json);
     }
     strata_prefill_destroy(prefill);
     strata_session_destroy(session);
@@ -361,7 +369,8 @@ int cmd_compare(int argc, char **argv)
     if (!c)
         return tool_refuse(STRATA_ERR_NO_MEMORY, a.in.json, "no memory for the comparison");
     c->arguments = &a;
-    if (tool_open_pack(a.in.pack, a.in.json, &context, &pack)) {
+    if (run_options_read(&a.run, a.in.json) &&
+        tool_open_pack(a.in.pack, a.in.json, &context, &pack)) {
         code = compare(c, pack);
         strata_pack_close(pack);
         strata_context_destroy(context);

@@ -121,6 +121,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         run_options_check(&a->run, state);
+        if (a->echo && a->in.json)
+            argp_error(state, "--echo goes with text, not with --json");
         return 0;
     default:
         return parse_sampling(key, arg, state, a->g);
@@ -171,6 +173,7 @@ static void echo_prompt(const generation *g, bool is_terminal)
 
 static int generate(const arguments *a, generation *g, strata_session *session, collected *text)
 {
+    failure unsaved = {0};
     const char *what;
     strata_status status;
     bool is_terminal = !a->in.json && isatty(STDOUT_FILENO);
@@ -188,16 +191,16 @@ static int generate(const arguments *a, generation *g, strata_session *session, 
         return tool_fail(what, status, a->in.json);
     if (text->failed)
         return tool_refuse(STRATA_ERR_NO_MEMORY, a->in.json, "no memory for the answer");
-    status = state_options_save(&a->state, session);
-    if (status != STRATA_OK)
-        return tool_fail("cannot save the sequence", status, a->in.json);
-    if (a->run.profile_path && !profile_write(a->run.profile_path, a->in.json, session))
-        return TOOL_FAILED;
+    if (!a->in.json)
+        generation_summary(g);
+    state_options_save(&a->state, session, &unsaved);
+    if (a->run.profile_path)
+        profile_write(a->run.profile_path, session, &unsaved);
     if (a->in.json)
         generation_json(g, a->in.pack, a->run.device, text->text ? text->text : "", text->bytes,
-                        stdout);
-    else
-        generation_summary(g);
+                        &unsaved, stdout);
+    if (unsaved.status != STRATA_OK)
+        return TOOL_FAILED;
     return g->reason == STOPPED_BY_INTERRUPT ? TOOL_INTERRUPTED : TOOL_OK;
 }
 
@@ -212,11 +215,11 @@ static int run_session(arguments *a, generation *g, strata_pack *pack, collected
     int code;
     run_options_apply(&a->run, g->prompt.count, &options, &plan);
     run_options_prefill(&a->run, &g->memory);
-    if (!a->run.plan.context_tokens)
+    if (!a->run.plan.options.context_tokens)
         plan.context_tokens = g->prompt.count + g->count;
     plan.decode_rows = 1;
-    if (!state_options_apply(&a->state, a->run.plan.context_tokens, g->prompt.count + g->count,
-                             a->in.json, &plan))
+    if (!state_options_apply(&a->state, &a->run.plan, g->prompt.count + g->count, a->in.json,
+                             &plan))
         return TOOL_FAILED;
     if (!run_options_profile(&a->run, a->in.json, &options, &profile))
         return TOOL_FAILED;
@@ -286,7 +289,8 @@ int cmd_generate(int argc, char **argv)
     g.sampling.top_p = default_top_p;
     argp_parse(&parser, argc, argv, 0, NULL, &a);
     generation_start(&g, a.in.json ? collect : show, NULL);
-    if (!tool_open_pack(a.in.pack, a.in.json, &context, &pack))
+    if (!run_options_read(&a.run, a.in.json) || !state_options_check(&a.state, a.in.json) ||
+        !tool_open_pack(a.in.pack, a.in.json, &context, &pack))
         return TOOL_FAILED;
     code = answer(&a, &g, pack);
     generation_free(&g);

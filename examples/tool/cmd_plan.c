@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device_facts.h"
+#include "file.h"
 #include "json.h"
 #include "option_values.h"
 #include "parse.h"
@@ -19,7 +20,7 @@ static const struct argp_option option_table[] = {
     {"prompt", KEY_PROMPT, "N", 0, "Prompt in tokens, the context by default", 1},
     {"sequences", KEY_SEQUENCES, "N", 0, "Sequences that the KV cache holds", 1},
     {0, 0, 0, 0, "On which device:", 3},
-    {"compute-capability", KEY_CAPABILITY, "CC", 0, "90 for 9.0; 0 (default): the CPU", 3},
+    {"compute-capability", KEY_CAPABILITY, "CC", 0, "90 or 9.0; 0 (default): the CPU", 3},
     {"link-rate", KEY_LINK_RATE, "RATE", 0, "Bytes a second from host to device: 25e9", 3},
     {"device-facts", KEY_FACTS, "FILE", 0, "Lines \"name = number\", see strata_device_facts", 3},
     {0, 0, 0, 0, "Answer:", 9},
@@ -32,10 +33,32 @@ typedef struct arguments {
     const char *save_path;
     const char *facts_path;
     uint32_t compute_capability; /* goes before the file's */
+    bool is_capability_given;
     double link_rate;
-    strata_plan_options options;
+    plan_arguments plan;
     strata_device_facts facts;
 } arguments;
+
+/* "90" or "9.0" */
+static bool parse_capability(const char *text, uint32_t *out)
+{
+    const char *point = strchr(text, '.');
+    uint64_t value = 0, minor = 0;
+    char major[4] = "";
+    if (!point) {
+        if (!parse_u64(text, &value) || value > 999)
+            return false;
+        *out = (uint32_t)value;
+        return true;
+    }
+    if ((size_t)(point - text) >= sizeof major)
+        return false;
+    memcpy(major, text, (size_t)(point - text));
+    if (!parse_u64(major, &value) || value > 99 || !parse_u64(point + 1, &minor) || minor > 9)
+        return false;
+    *out = (uint32_t)(10 * value + minor);
+    return true;
+}
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -43,19 +66,22 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &a->in;
-        state->child_inputs[1] = &a->options;
+        state->child_inputs[1] = &a->plan;
         return 0;
     case KEY_PROMPT:
-        a->options.prompt_tokens = option_number(arg, 1, INT32_MAX, state, "prompt");
+        a->plan.options.prompt_tokens = option_number(arg, 1, INT32_MAX, state, "prompt");
         return 0;
     case KEY_SEQUENCES:
-        a->options.sequence_count = (uint32_t)option_number(arg, 1, 65536, state, "sequences");
+        a->plan.options.sequence_count = (uint32_t)option_number(arg, 1, 65536, state, "sequences");
         return 0;
     case KEY_SAVE:
         a->save_path = arg;
         return 0;
     case KEY_CAPABILITY:
-        a->compute_capability = (uint32_t)option_number(arg, 0, 999, state, "compute-capability");
+        if (!parse_capability(arg, &a->compute_capability))
+            argp_error(state, "--compute-capability: \"%s\" is none: 90 or 9.0, 0 for the CPU",
+                       arg);
+        a->is_capability_given = true;
         return 0;
     case KEY_LINK_RATE:
         if (!parse_rate(arg, &a->link_rate) || a->link_rate < 1)
@@ -79,7 +105,7 @@ static int answer_infeasible(const arguments *a, strata_pack *pack)
     tool_message("%s: no plan fits: %s", a->in.pack, reason);
     if (!a->in.json)
         return TOOL_FAILED;
-    if (strata_plan_shortfall_get(pack, &a->options, &shortfall) != STRATA_OK)
+    if (strata_plan_shortfall_get(pack, &a->plan.options, &shortfall) != STRATA_OK)
         memset(&shortfall, 0, sizeof shortfall);
     json_start(&json, stdout);
     json_object(&json, NULL);
@@ -96,22 +122,39 @@ static int answer_infeasible(const arguments *a, strata_pack *pack)
 static int answer_plan(const arguments *a, const strata_plan *plan)
 {
     plan_view view;
-    strata_status status = plan_view_read(plan, a->in.pack, &view);
+    failure unsaved = {0};
+    strata_status status = plan_view_read(plan, a->in.pack, &view), saved = STRATA_OK;
+    if (status != STRATA_OK) {
+        plan_view_free(&view);
+        return tool_fail("cannot give the plan", status, a->in.json);
+    }
     view.is_cpu = a->facts.compute_capability == 0;
-    if (status == STRATA_OK && a->save_path)
-        status = strata_plan_save_path(plan, a->save_path);
-    if (status == STRATA_OK && a->in.json)
-        plan_view_json(&view, stdout);
-    else if (status == STRATA_OK)
+    if (!a->in.json)
         plan_view_text(&view, stdout);
+    fflush(stdout); /* before what standard error tells */
+    if (a->save_path)
+        saved = strata_plan_save_path(plan, a->save_path);
+    if (saved != STRATA_OK)
+        failure_of_call(&unsaved, "cannot save the plan", saved);
+    if (a->in.json)
+        plan_view_json(&view, &unsaved, stdout);
     plan_view_free(&view);
-    return status == STRATA_OK ? TOOL_OK : tool_fail("cannot give the plan", status, a->in.json);
+    return unsaved.status == STRATA_OK ? TOOL_OK : TOOL_FAILED;
+}
+
+static bool can_save(const arguments *a)
+{
+    file_fault fault;
+    if (!a->save_path || file_can_create(a->save_path, &fault))
+        return true;
+    tool_refuse(fault.status, a->in.json, "%s: %s", a->save_path, fault.text);
+    return false;
 }
 
 static int make_plan(const arguments *a, strata_pack *pack)
 {
     strata_plan *plan;
-    strata_status status = strata_plan_create(pack, &a->options, &plan);
+    strata_status status = strata_plan_create(pack, &a->plan.options, &plan);
     int code;
     if (status == STRATA_ERR_PLAN_INFEASIBLE)
         return answer_infeasible(a, pack);
@@ -141,12 +184,13 @@ int cmd_plan(int argc, char **argv)
     argp_parse(&parser, argc, argv, 0, NULL, &a);
     if (a.facts_path && !device_facts_read(a.facts_path, a.in.json, &a.facts))
         return TOOL_FAILED;
-    if (a.compute_capability)
+    if (a.is_capability_given)
         a.facts.compute_capability = a.compute_capability;
     if (a.link_rate > 0)
         a.facts.link_bytes_per_second = a.link_rate;
-    a.options.device = &a.facts;
-    if (!tool_open_pack(a.in.pack, a.in.json, &context, &pack))
+    a.plan.options.device = &a.facts;
+    if (!plan_options_read(&a.plan, a.in.json) || !can_save(&a) ||
+        !tool_open_pack(a.in.pack, a.in.json, &context, &pack))
         return TOOL_FAILED;
     code = make_plan(&a, pack);
     strata_pack_close(pack);

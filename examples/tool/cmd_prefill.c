@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file.h"
 #include "option_values.h"
-#include "plan_options.h"
 #include "prefill.h"
 #include "progress.h"
 #include "run_options.h"
 #include "state_file.h"
 #include "stats.h"
+#include "text.h"
 #include "tool.h"
 
 enum { KEY_LOGITS = 0x200, KEY_ALL_LOGITS, KEY_TOP, KEY_PLAN };
@@ -38,8 +39,9 @@ typedef struct arguments {
 static void check(const arguments *a, const struct argp_state *state)
 {
     run_options_check(&a->run, state);
-    if (a->plan_path && plan_options_given(&a->run.plan))
-        argp_error(state, "--plan has budget, context, chunk, path, kv and experts of its own");
+    if (a->plan_path && a->run.plan.is_given)
+        argp_error(state,
+                   "--plan has budget, context, chunk, path, kv, experts and costs of its own");
     if (a->all_logits && !a->logits_path)
         argp_error(state, "--all-logits goes with --logits FILE");
 }
@@ -75,21 +77,64 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* Makes session and prefill and reads the prompt; `answer` is filled on success. */
-static int read_prompt(arguments *a, strata_pack *pack, prefill_answer *answer)
+static void save(const arguments *a, strata_session *session, const prefill_answer *answer,
+                 failure *unsaved)
+{
+    state_options_save(&a->state, session, unsaved);
+    if (a->run.profile_path)
+        profile_write(a->run.profile_path, session, unsaved);
+    if (a->logits_path)
+        prefill_answer_save(answer, a->logits_path, unsaved);
+}
+
+/* What was read and what could not be saved of it, in text before that is told. */
+static int finish(const arguments *a, strata_session *session, const prefill_answer *answer)
+{
+    failure unsaved = {0};
+    if (!a->in.json) {
+        prefill_answer_text(answer, a->top, stdout);
+        fflush(stdout);
+    }
+    save(a, session, answer, &unsaved);
+    if (a->in.json)
+        prefill_answer_json(answer, a->top, &unsaved, stdout);
+    return unsaved.status == STRATA_OK ? TOOL_OK : TOOL_FAILED;
+}
+
+static int read_prompt(const arguments *a, strata_session *session, prefill_answer *answer)
+{
+    strata_prefill_options prefill_options;
+    strata_prefill *prefill = NULL;
+    strata_status status;
+    run_options_prefill(&a->run, &prefill_options);
+    status = state_options_restore(&a->state, session);
+    if (status != STRATA_OK)
+        return tool_fail("cannot restore the sequence", status, a->in.json);
+    status = strata_prefill_create(session, &prefill_options, &prefill);
+    if (status == STRATA_OK)
+        status = prefill_answer_read(answer, session, prefill, a->all_logits);
+    if (status == STRATA_ERR_CANCELLED)
+        tool_message("stopped after %s",
+                     text_of_count(answer->result.sequence_tokens, "token").text);
+    strata_prefill_destroy(prefill);
+    if (status != STRATA_OK)
+        return tool_fail("cannot read the prompt", status, a->in.json);
+    return finish(a, session, answer);
+}
+
+/* Makes a session, of a plan or by options, and reads the prompt. */
+static int run_session(arguments *a, strata_pack *pack, prefill_answer *answer)
 {
     strata_session_options session_options;
     strata_plan_options plan_options;
-    strata_prefill_options prefill_options;
     strata_session *session = NULL;
-    strata_prefill *prefill = NULL;
     strata_plan *plan = NULL;
     void *profile;
-    int code = TOOL_OK;
+    int code;
     strata_status status = STRATA_OK;
     run_options_apply(&a->run, answer->tokens.count, &session_options, &plan_options);
-    if (!state_options_apply(&a->state, a->run.plan.context_tokens, answer->tokens.count,
-                             a->in.json, &plan_options) ||
+    if (!state_options_apply(&a->state, &a->run.plan, answer->tokens.count, a->in.json,
+                             &plan_options) ||
         !run_options_profile(&a->run, a->in.json, &session_options, &profile))
         return TOOL_FAILED;
     if (a->plan_path) {
@@ -103,22 +148,7 @@ static int read_prompt(arguments *a, strata_pack *pack, prefill_answer *answer)
     free(profile);
     if (status != STRATA_OK)
         return tool_fail("cannot make a session", status, a->in.json);
-    run_options_prefill(&a->run, &prefill_options);
-    status = state_options_restore(&a->state, session);
-    if (status == STRATA_OK)
-        status = strata_prefill_create(session, &prefill_options, &prefill);
-    if (status == STRATA_OK)
-        status = prefill_answer_read(answer, session, prefill, a->all_logits);
-    if (status == STRATA_ERR_CANCELLED)
-        tool_message("stopped after %llu tokens",
-                     (unsigned long long)answer->result.sequence_tokens);
-    if (status == STRATA_OK)
-        status = state_options_save(&a->state, session);
-    if (status != STRATA_OK)
-        code = tool_fail("cannot read the prompt", status, a->in.json);
-    else if (a->run.profile_path && !profile_write(a->run.profile_path, a->in.json, session))
-        code = TOOL_FAILED;
-    strata_prefill_destroy(prefill);
+    code = read_prompt(a, session, answer);
     strata_session_destroy(session);
     return code;
 }
@@ -126,7 +156,6 @@ static int read_prompt(arguments *a, strata_pack *pack, prefill_answer *answer)
 static int answer_prompt(arguments *a, strata_pack *pack, prefill_answer *answer)
 {
     strata_status status = prefill_answer_start(answer, pack, a->in.pack, a->run.device);
-    int code;
     if (status != STRATA_OK)
         return tool_fail("cannot inspect the pack", status, a->in.json);
     if (!answer->info.runnable)
@@ -135,16 +164,18 @@ static int answer_prompt(arguments *a, strata_pack *pack, prefill_answer *answer
     a->run.bare = a->state.path != NULL;
     if (!run_options_prompt(&a->run, pack, NULL, a->in.json, &answer->tokens))
         return TOOL_FAILED;
-    code = read_prompt(a, pack, answer);
-    if (code != TOOL_OK)
-        return code;
-    if (a->logits_path && !prefill_answer_save(answer, a->logits_path))
-        return tool_refuse(STRATA_ERR_IO, a->in.json, "%s: cannot be written", a->logits_path);
-    if (a->in.json)
-        prefill_answer_json(answer, a->top, stdout);
-    else
-        prefill_answer_text(answer, a->top, stdout);
-    return TOOL_OK;
+    return run_session(a, pack, answer);
+}
+
+static bool read_files(arguments *a)
+{
+    file_fault fault;
+    if (!run_options_read(&a->run, a->in.json) || !state_options_check(&a->state, a->in.json))
+        return false;
+    if (!a->logits_path || file_can_create(a->logits_path, &fault))
+        return true;
+    tool_refuse(fault.status, a->in.json, "%s: %s", a->logits_path, fault.text);
+    return false;
 }
 
 int cmd_prefill(int argc, char **argv)
@@ -167,7 +198,7 @@ int cmd_prefill(int argc, char **argv)
     strata_pack *pack;
     int code;
     argp_parse(&parser, argc, argv, 0, NULL, &a);
-    if (!tool_open_pack(a.in.pack, a.in.json, &context, &pack))
+    if (!read_files(&a) || !tool_open_pack(a.in.pack, a.in.json, &context, &pack))
         return TOOL_FAILED;
     code = answer_prompt(&a, pack, &answer);
     prefill_answer_free(&answer);

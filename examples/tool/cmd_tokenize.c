@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "encode.h"
+#include "file.h"
 #include "json.h"
 #include "option_values.h"
 #include "text.h"
@@ -15,6 +16,7 @@ enum { KEY_TEXT = 0x200, KEY_FILE, KEY_SPECIAL };
 static const struct argp_option option_table[] = {
     {"text", KEY_TEXT, "TEXT", 0, "The text", 0},
     {"file", KEY_FILE, "FILE", 0, "The text from a file, - for standard input", 0},
+    {"text-file", KEY_FILE, "FILE", OPTION_ALIAS, 0, 0},
     {"special", KEY_SPECIAL, 0, 0, "Texts of control tokens become these tokens", 0},
     {0},
 };
@@ -91,12 +93,13 @@ static int tokenize(const arguments *a, const strata_pack *pack)
     uint64_t bytes = text ? strlen(text) : 0;
     strata_encode_options options;
     token_list tokens;
+    file_fault fault;
     char *content = NULL;
     bool good;
     if (a->path) {
-        text = content = parse_read_file(a->path, &bytes);
+        text = content = file_read(a->path, FILE_MOST_TEXT_BYTES, &bytes, &fault);
         if (!content)
-            return tool_refuse(STRATA_ERR_IO, a->in.json, "%s: cannot be read", a->path);
+            return tool_refuse(fault.status, a->in.json, "%s: %s", a->path, fault.text);
     }
     strata_encode_options_init(&options, sizeof options);
     options.special = a->special;

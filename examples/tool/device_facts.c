@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file.h"
 #include "tool.h"
 
 typedef enum fact_kind { FACT_U32, FACT_U64, FACT_F64 } fact_kind;
@@ -75,7 +76,7 @@ static bool read_line(char *line, strata_device_facts *facts)
 {
     char name[64], number[64];
     int used = 0;
-    line[strcspn(line, "#\r\n")] = '\0';
+    line[strcspn(line, "#\r")] = '\0';
     if (line[strspn(line, " \t")] == '\0')
         return true;
     return sscanf(line, " %63[a-z0-9_] = %63s %n", name, number, &used) == 2 &&
@@ -84,25 +85,25 @@ static bool read_line(char *line, strata_device_facts *facts)
 
 bool device_facts_read(const char *path, bool json, strata_device_facts *facts)
 {
-    char line[512];
-    unsigned number = 0;
+    uint64_t bytes;
+    unsigned number = 1;
+    file_fault fault;
     bool good = true;
-    FILE *file = fopen(path, "r");
-    if (!file) {
-        tool_refuse(STRATA_ERR_IO, json, "--device-facts: %s: cannot be read", path);
+    char *text = file_read_text(path, FILE_MOST_SETTINGS_BYTES, &bytes, &fault), *next = text;
+    if (!text) {
+        tool_refuse(fault.status, json, "--device-facts: %s: %s", path, fault.text);
         return false;
     }
-    while (good && fgets(line, sizeof line, file)) {
-        number++;
+    for (; good && next; number++) {
+        char *line = next;
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
         good = read_line(line, facts);
+        if (!good)
+            tool_refuse(STRATA_ERR_INVALID_ARGUMENT, json, "%s:%u: not a device fact: %s", path,
+                        number, line);
     }
-    if (!good)
-        tool_refuse(STRATA_ERR_INVALID_ARGUMENT, json, "%s:%u: not a device fact: %s", path, number,
-                    line);
-    if (good && ferror(file)) {
-        tool_refuse(STRATA_ERR_IO, json, "--device-facts: %s: cannot be read", path);
-        good = false;
-    }
-    fclose(file);
+    free(text);
     return good;
 }

@@ -11,6 +11,7 @@
 
 #include "parse.h"
 #include "text_stream.h"
+#include "tool.h"
 
 enum { GENERATION_STOPS = 16 };
 
@@ -71,8 +72,9 @@ strata_status generation_run(generation *g, strata_session *session, const char 
 double prompt_speed(const generation *g);
 double decode_speed(const generation *g);
 
+/* With what could not be saved of it. */
 void generation_json(const generation *g, const char *pack_path, const char *device,
-                     const char *text, uint64_t text_bytes, FILE *out);
+                     const char *text, uint64_t text_bytes, const failure *unsaved, FILE *out);
 
 /* One line about speeds and the reason to stop. */
 void generation_summary(const generation *g);

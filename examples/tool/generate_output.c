@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#include <inttypes.h>
-
 #include "generate.h"
 #include "json.h"
 #include "stats.h"
-#include "tool.h"
+#include "text.h"
 
 /* By stop_reason: as JSON has them, and as they are told. */
 static const char *const reason_names[] = {"count", "end", "text", "context", "interrupt"};
@@ -31,14 +29,14 @@ void generation_summary(const generation *g)
     char first[64] = "";
     if (g->first_ns)
         snprintf(first, sizeof first, ", the first after %.2f s", (double)g->first_ns * 1e-9);
-    tool_message("prompt %" PRIu64 " tokens, %.1f tokens/s; generated %" PRIu64
-                 " tokens, %.1f tokens/s%s%s",
-                 g->stats.prompt_tokens, prompt_speed(g), g->answer_count, decode_speed(g), first,
+    tool_message("prompt %s, %.1f tokens/s; generated %s, %.1f tokens/s%s%s",
+                 text_of_count(g->stats.prompt_tokens, "token").text, prompt_speed(g),
+                 text_of_count(g->answer_count, "token").text, decode_speed(g), first,
                  reasons[g->reason]);
 }
 
 void generation_json(const generation *g, const char *pack_path, const char *device,
-                     const char *text, uint64_t text_bytes, FILE *out)
+                     const char *text, uint64_t text_bytes, const failure *unsaved, FILE *out)
 {
     json_writer json;
     json_start(&json, out);
@@ -68,5 +66,6 @@ void generation_json(const generation *g, const char *pack_path, const char *dev
     json_f64(&json, "tokens_per_second", decode_speed(g));
     json_end(&json);
     stats_json(&json, &g->stats);
+    failure_json(&json, unsaved);
     json_end(&json);
 }

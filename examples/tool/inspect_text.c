@@ -15,14 +15,15 @@ static void write_head(const inspection *all, FILE *out)
     text_model(out, info);
     fprintf(out, "\n  runnable      %s", info->runnable ? "yes" : "no: ");
     text_show(out, info->runnable_reason);
-    fprintf(out, "\n  file          %s, %" PRIu64 " tensors, %" PRIu64 " metadata entries\n",
-            text_of_bytes(info->file_bytes).text, info->tensor_count, info->metadata_count);
+    fprintf(out, "\n  file          %s, %s, %" PRIu64 " metadata entr%s\n",
+            text_of_bytes(info->file_bytes).text, text_of_count(info->tensor_count, "tensor").text,
+            info->metadata_count, info->metadata_count == 1 ? "y" : "ies");
     if (info->token_count)
-        fprintf(out, "  vocabulary    %" PRIu64 " tokens\n", info->token_count);
+        fprintf(out, "  vocabulary    %s\n", text_of_count(info->token_count, "token").text);
     if (!info->runnable)
         return;
-    fprintf(out, "  model         %u layers of width %u, context %u\n", info->layer_count,
-            info->width, info->context_tokens);
+    fprintf(out, "  model         %s of width %u, context %u\n",
+            text_of_count(info->layer_count, "layer").text, info->width, info->context_tokens);
     fprintf(out, "  experts       %u a layer, %u for a token: %s\n", info->expert_count,
             info->experts_per_token, text_of_bytes(info->expert_bytes).text);
     fprintf(out, "  other         %s\n", text_of_bytes(info->dense_bytes).text);
@@ -102,7 +103,8 @@ static strata_status write_entry(const inspection *all, const strata_metadata_in
             fputs(text.bytes, out);
     }
     if (array)
-        fprintf(out, "%s (%" PRIu64 " elements)", shown < entry->count ? " ..." : "", entry->count);
+        fprintf(out, "%s (%s)", shown < entry->count ? " ..." : "",
+                text_of_count(entry->count, "element").text);
     fputc('\n', out);
     return STRATA_OK;
 }

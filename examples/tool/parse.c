@@ -3,7 +3,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,11 +72,6 @@ bool parse_bytes(const char *text, uint64_t *out)
     return true;
 }
 
-static bool is_separator(char c)
-{
-    return c == ',' || isspace((unsigned char)c);
-}
-
 /* Takes one id; the text advances past it. */
 static bool take_id(const char **text, int32_t *out)
 {
@@ -87,14 +81,37 @@ static bool take_id(const char **text, int32_t *out)
         return false;
     errno = 0;
     value = strtoul(*text, &end, 10);
-    if (errno || value > INT32_MAX || (*end && !is_separator(*end)))
+    if (errno || value > INT32_MAX || (*end && *end != ',' && !isspace((unsigned char)*end)))
         return false;
     *text = end;
     *out = (int32_t)value;
     return true;
 }
 
-token_source parse_tokens(const char *text, token_list *out)
+static const char *skip_space(const char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    return text;
+}
+
+/* Takes all ids; false where one is missing, with the text there. */
+static bool take_ids(const char **text, token_list *out)
+{
+    *text = skip_space(*text);
+    for (;;) {
+        if (!take_id(text, &out->ids[out->count]))
+            return false;
+        out->count++;
+        *text = skip_space(*text);
+        if (!**text)
+            return true;
+        if (**text == ',')
+            *text = skip_space(*text + 1);
+    }
+}
+
+token_source parse_tokens(const char *text, token_list *out, const char **out_fault)
 {
     /* An id takes at least two characters with its separator. */
     uint64_t capacity = strlen(text) / 2 + 1;
@@ -102,70 +119,14 @@ token_source parse_tokens(const char *text, token_list *out)
     out->ids = malloc(capacity * sizeof *out->ids);
     if (!out->ids)
         return TOKENS_NO_MEMORY;
-    for (;;) {
-        while (is_separator(*text))
-            text++;
-        if (!*text)
-            break;
-        if (!take_id(&text, &out->ids[out->count])) {
-            out->count = 0;
-            break;
-        }
-        out->count++;
-    }
-    if (out->count)
+    if (take_ids(&text, out))
         return TOKENS_OK;
     free(out->ids);
     out->ids = NULL;
+    out->count = 0;
+    if (out_fault)
+        *out_fault = text;
     return TOKENS_MALFORMED;
-}
-
-char *parse_read_stream(FILE *file, uint64_t *out_bytes)
-{
-    size_t used = 0, capacity = 1 << 16;
-    char *text = malloc(capacity);
-    while (text) {
-        used += fread(text + used, 1, capacity - used - 1, file);
-        if (used + 1 < capacity)
-            break;
-        char *larger = realloc(text, capacity *= 2);
-        if (!larger)
-            free(text);
-        text = larger;
-    }
-    if (text && ferror(file)) {
-        free(text);
-        return NULL;
-    }
-    if (text) {
-        text[used] = '\0';
-        *out_bytes = used;
-    }
-    return text;
-}
-
-char *parse_read_file(const char *path, uint64_t *out_bytes)
-{
-    bool standard = strcmp(path, "-") == 0;
-    FILE *file = standard ? stdin : fopen(path, "rb");
-    char *text;
-    if (!file)
-        return NULL;
-    text = parse_read_stream(file, out_bytes);
-    if (!standard)
-        fclose(file);
-    return text;
-}
-
-token_source parse_token_file(const char *path, token_list *out)
-{
-    token_source source = TOKENS_UNREADABLE;
-    uint64_t bytes;
-    char *text = parse_read_file(path, &bytes);
-    if (text) /* a NUL is no separator, nor the end of a file */
-        source = strlen(text) == bytes ? parse_tokens(text, out) : TOKENS_MALFORMED;
-    free(text);
-    return source;
 }
 
 /* SplitMix64 (Steele, Lea and Flood, 2014). */

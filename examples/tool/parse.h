@@ -5,7 +5,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 /* Decimal digits only. */
 bool parse_u64(const char *text, uint64_t *out);
@@ -16,33 +15,19 @@ bool parse_real(const char *text, double *out);
 /* Bytes: "4096", "512K", "8G", "12GiB", "1.5GiB" (powers of 1024), "24GB" (powers of 1000). */
 bool parse_bytes(const char *text, uint64_t *out);
 
-/*
- * The whole of a file, "-" for standard input, with a NUL behind it; heap memory, NULL when it
- * cannot be read or held.
- */
-char *parse_read_file(const char *path, uint64_t *out_bytes);
-
-/* As above, of an open stream. */
-char *parse_read_stream(FILE *file, uint64_t *out_bytes);
-
 /* A list of token ids. */
 typedef struct token_list {
     int32_t *ids; /* heap */
     uint64_t count;
 } token_list;
 
-typedef enum token_source {
-    TOKENS_OK,
-    TOKENS_MALFORMED,
-    TOKENS_UNREADABLE,
-    TOKENS_NO_MEMORY
-} token_source;
+typedef enum token_source { TOKENS_OK, TOKENS_MALFORMED, TOKENS_NO_MEMORY } token_source;
 
-/* Ids separated by commas or white space; at least one. */
-token_source parse_tokens(const char *text, token_list *out);
-
-/* As above from a file, "-" for standard input. */
-token_source parse_token_file(const char *path, token_list *out);
+/*
+ * Ids separated by white space or by one comma each; at least one. *out_fault, or NULL: where the
+ * text is none of that.
+ */
+token_source parse_tokens(const char *text, token_list *out, const char **out_fault);
 
 /* Seeded ids below `vocabulary`; the same on every machine. */
 token_source random_tokens(uint64_t count, uint64_t seed, uint32_t vocabulary, token_list *out);

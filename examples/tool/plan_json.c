@@ -140,7 +140,7 @@ static void write_configuration(const plan_view *view, uint32_t index, json_writ
     json_end(json);
 }
 
-void plan_view_json(const plan_view *view, FILE *out)
+void plan_view_json(const plan_view *view, const failure *unsaved, FILE *out)
 {
     json_writer json;
     json_start(&json, out);
@@ -170,5 +170,6 @@ void plan_view_json(const plan_view *view, FILE *out)
         write_configuration(view, i, &json);
     json_end(&json);
     write_decode(view, &json);
+    failure_json(&json, unsaved);
     json_end(&json);
 }

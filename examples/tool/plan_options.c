@@ -2,11 +2,10 @@
 #include "plan_options.h"
 
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "file.h"
 #include "option_values.h"
-#include "parse.h"
+#include "tool.h"
 
 enum {
     KEY_BUDGET = 0x300,
@@ -41,13 +40,12 @@ static const struct argp_option option_table[] = {
     {0},
 };
 
-/* The text of --costs, which options point to: as long as the program. */
-static char *costs;
-
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
-    strata_plan_options *o = state->input;
-    uint64_t bytes = 0;
+    plan_arguments *a = state->input;
+    strata_plan_options *o = &a->options;
+    if (key >= KEY_BUDGET && key <= KEY_COSTS)
+        a->is_given = true;
     switch (key) {
     case ARGP_KEY_INIT:
         strata_plan_options_init(o, sizeof *o);
@@ -69,17 +67,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_KV:
         o->kv_format = option_choice(arg, plan_kv_names, state, "kv");
+        a->is_kv_given = true;
         return 0;
     case KEY_EXPERTS:
         o->experts = option_choice(arg, expert_names, state, "experts");
         return 0;
     case KEY_COSTS:
-        free(costs);
-        o->costs = costs = parse_read_file(arg, &bytes);
-        if (!costs)
-            argp_error(state, "--costs: %s cannot be read", arg);
-        if (strlen(costs) != bytes)
-            argp_error(state, "--costs: %s is no text", arg);
+        a->costs_path = arg;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -88,8 +82,17 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 const struct argp plan_argp = {option_table, parse_option, 0, 0, 0, 0, 0};
 
-bool plan_options_given(const strata_plan_options *o)
+bool plan_options_read(plan_arguments *a, bool json)
 {
-    return o->device_budget_bytes || o->host_budget_bytes || o->context_tokens || o->chunk_tokens ||
-           o->kv_format || o->experts || o->path || o->costs;
+    static char *costs; /* which options point to: as long as the program */
+    uint64_t bytes;
+    file_fault fault;
+    if (!a->costs_path)
+        return true;
+    a->options.costs = costs =
+        file_read_text(a->costs_path, FILE_MOST_SETTINGS_BYTES, &bytes, &fault);
+    if (!costs)
+        tool_refuse(fault.status, json, "--costs: %s: %s", a->costs_path, fault.text);
+    tool_names_file("costs", a->costs_path);
+    return costs != NULL;
 }

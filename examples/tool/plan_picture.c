@@ -72,9 +72,9 @@ void plan_picture(const plan_view *view, const plan_configuration *configuration
         first = b->first_stage < first ? b->first_stage : first;
         last = b->last_stage > last ? b->last_stage : last;
     }
-    fprintf(out, "\n  arena over the stages of a layer, %s: path %s, %u rows\n",
+    fprintf(out, "\n  arena over the stages of a layer, %s: path %s, %s\n",
             text_of_bytes(view->info.arena_bytes).text, configuration->info.path_name,
-            configuration->info.rows);
+            text_of_count(configuration->info.rows, "row").text);
     for (uint32_t stage = first; stage <= last; stage++) {
         fprintf(out, "  %-15s|", strata_plan_stage_name(stage));
         for (uint32_t column = 0; column < COLUMNS; column++)

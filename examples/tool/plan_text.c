@@ -22,13 +22,14 @@ static void write_head(const plan_view *view, FILE *out)
         fprintf(out, ", and %s of experts", text_of_bytes(i->pinned_expert_bytes).text);
     if (i->staged_expert_bytes)
         fprintf(out, "; %s of experts are staged", text_of_bytes(i->staged_expert_bytes).text);
-    fprintf(out, "\n  prompt           %llu tokens in %u chunk%s of %u; context %llu\n",
-            (unsigned long long)i->prompt_tokens, i->chunk_count, i->chunk_count == 1 ? "" : "s",
-            i->chunk_tokens, (unsigned long long)i->context_tokens);
+    fprintf(out, "\n  prompt           %s in %s of %u; context %llu\n",
+            text_of_count(i->prompt_tokens, "token").text,
+            text_of_count(i->chunk_count, "chunk").text, i->chunk_tokens,
+            (unsigned long long)i->context_tokens);
     fprintf(out, "  tiles            %u rows dense, %u attention, %u sorted rows, %u logits\n",
             i->dense_tile_rows, i->attention_tile_rows, i->expert_tile_rows, i->logit_tile_rows);
     if (i->decode_rows) {
-        fprintf(out, "  decoding         %u rows, %s arena", i->decode_rows,
+        fprintf(out, "  decoding         %s, %s arena", text_of_count(i->decode_rows, "row").text,
                 text_of_bytes(i->decode_arena_bytes).text);
         fprintf(out, ", %s in and out\n", text_of_bytes(i->decode_host_bytes).text);
     }
@@ -66,7 +67,7 @@ static void write_layers(const plan_view *view, FILE *out)
             fprintf(out, " %-7s", plan_view_layer(view, first, band)->path_name);
         fprintf(out, " %s", l->reason);
         if (l->resident_count || l->group_expert_count)
-            fprintf(out, "; %u experts on the device", l->resident_count);
+            fprintf(out, "; %s on the device", text_of_count(l->resident_count, "expert").text);
         fputs("\n", out);
         first = last + 1;
     }

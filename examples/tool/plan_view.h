@@ -9,6 +9,8 @@
 
 #include <strata/strata.h>
 
+#include "tool.h"
+
 /* A configuration with its buffers. */
 typedef struct plan_configuration {
     strata_plan_configuration info;
@@ -36,7 +38,8 @@ const strata_plan_layer *plan_view_layer(const plan_view *view, uint32_t layer, 
 /* Where a buffer lies in the device memory (host buffers: in their own region). */
 uint64_t plan_view_offset(const plan_view *view, const strata_plan_buffer *buffer);
 
-void plan_view_json(const plan_view *view, FILE *out);
+/* With what could not be saved of it. */
+void plan_view_json(const plan_view *view, const failure *unsaved, FILE *out);
 void plan_view_text(const plan_view *view, FILE *out);
 
 /* Rows are stages, columns the addresses of the arena, letters the buffers that live there. */

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file.h"
 #include "progress.h"
-#include "tool.h"
 
 strata_status prefill_answer_start(prefill_answer *answer, const strata_pack *pack,
                                    const char *pack_path, const char *device)
@@ -48,7 +48,7 @@ static strata_status find_paths(prefill_answer *answer, const strata_plan *plan)
     strata_status status = strata_plan_info_get(plan, &info);
     answer->layers = calloc(answer->info.layer_count + 1, sizeof *answer->layers);
     if (!answer->layers)
-        return STRATA_ERR_NO_MEMORY;
+        return tool_own(STRATA_ERR_NO_MEMORY);
     for (; status == STRATA_OK && index + 1 < info.band_count; index++) {
         status = strata_plan_band_get(plan, index, &band);
         if (band.rows >= answer->tokens.count)
@@ -79,27 +79,28 @@ strata_status prefill_answer_read(prefill_answer *answer, strata_session *sessio
     return status;
 }
 
-static bool write_little_endian(const float *values, uint64_t count, FILE *file)
+static void write_little_endian(const float *values, uint64_t count, file_writer *writer)
 {
     for (uint64_t i = 0; i < count; i++) {
         uint32_t bits;
         memcpy(&bits, &values[i], sizeof bits);
         unsigned char bytes[4] = {(unsigned char)bits, (unsigned char)(bits >> 8),
                                   (unsigned char)(bits >> 16), (unsigned char)(bits >> 24)};
-        if (fwrite(bytes, sizeof bytes, 1, file) != 1)
-            return false;
+        file_write(writer, bytes, sizeof bytes);
     }
-    return true;
 }
 
-bool prefill_answer_save(const prefill_answer *answer, const char *path)
+void prefill_answer_save(const prefill_answer *answer, const char *path, failure *out)
 {
-    FILE *file = fopen(path, "wb");
-    bool good;
-    if (!file)
-        return false;
-    good = write_little_endian(answer->logits, answer->positions * answer->logits_count, file);
-    return fclose(file) == 0 && good;
+    file_writer writer;
+    file_fault fault;
+    bool good = file_create(&writer, path, &fault);
+    if (good) {
+        write_little_endian(answer->logits, answer->positions * answer->logits_count, &writer);
+        good = file_finish(&writer, &fault);
+    }
+    if (!good)
+        failure_of_tool(out, fault.status, "%s: %s", path, fault.text);
 }
 
 void prefill_answer_free(prefill_answer *answer)

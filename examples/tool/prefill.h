@@ -10,6 +10,7 @@
 #include <strata/strata.h>
 
 #include "parse.h"
+#include "tool.h"
 
 /* How a layer was multiplied, and why; static texts. */
 typedef struct layer_path {
@@ -39,11 +40,14 @@ strata_status prefill_answer_start(prefill_answer *answer, const strata_pack *pa
 strata_status prefill_answer_read(prefill_answer *answer, strata_session *session,
                                   strata_prefill *prefill, bool all_logits);
 
-/* Writes the logits as little-endian float32; false when the file cannot be written. */
-bool prefill_answer_save(const prefill_answer *answer, const char *path);
+/* Writes the logits as little-endian float32. */
+void prefill_answer_save(const prefill_answer *answer, const char *path, failure *out);
 
 void prefill_answer_text(const prefill_answer *answer, uint64_t top, FILE *out);
-void prefill_answer_json(const prefill_answer *answer, uint64_t top, FILE *out);
+
+/* With what could not be saved of it. */
+void prefill_answer_json(const prefill_answer *answer, uint64_t top, const failure *unsaved,
+                         FILE *out);
 
 void prefill_answer_free(prefill_answer *answer);
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +27,7 @@ static void write_prompt(const prefill_answer *answer, FILE *out)
     char *text = NULL;
     if (answer->info.token_count)
         text = text_of_tokens(answer->pack, answer->tokens.ids, shown, &bytes);
-    fprintf(out, "prompt  %" PRIu64 " tokens", answer->tokens.count);
+    fprintf(out, "prompt  %s", text_of_count(answer->tokens.count, "token").text);
     if (text) {
         fputs(": ", out);
         text_quote(out, text, bytes);
@@ -63,12 +62,14 @@ void prefill_answer_text(const prefill_answer *answer, uint64_t top, FILE *out)
     uint64_t count = next ? likeliest(last_logits(answer), answer->logits_count, top, next) : 0;
     fprintf(out, "pack    %s: ", answer->pack_path);
     text_model(out, info);
-    fprintf(out, ", %u layers, %u experts a layer, %u for a token, %s\n", info->layer_count,
-            info->expert_count, info->experts_per_token, text_of_bytes(info->file_bytes).text);
+    fprintf(out, ", %s, %s a layer, %u for a token, %s\n",
+            text_of_count(info->layer_count, "layer").text,
+            text_of_count(info->expert_count, "expert").text, info->experts_per_token,
+            text_of_bytes(info->file_bytes).text);
     write_prompt(answer, out);
-    fprintf(out, "read    %.3f s on %s, %.0f tokens/s, %u chunk%s, %s of %smemory\n",
+    fprintf(out, "read    %.3f s on %s, %.0f tokens/s, %s, %s of %smemory\n",
             (double)answer->result.wall_ns * 1e-9, answer->device, tokens_per_second(answer),
-            answer->result.chunk_count, answer->result.chunk_count == 1 ? "" : "s",
+            text_of_count(answer->result.chunk_count, "chunk").text,
             text_of_bytes(answer->stats.device_bytes).text,
             strcmp(answer->device, "cpu") == 0 ? "" : "device ");
     for (uint64_t i = 0; i < count; i++)
@@ -144,7 +145,8 @@ static void json_layers(json_writer *json, const prefill_answer *answer)
     json_end(json);
 }
 
-void prefill_answer_json(const prefill_answer *answer, uint64_t top, FILE *out)
+void prefill_answer_json(const prefill_answer *answer, uint64_t top, const failure *unsaved,
+                         FILE *out)
 {
     json_writer json;
     json_start(&json, out);
@@ -159,5 +161,6 @@ void prefill_answer_json(const prefill_answer *answer, uint64_t top, FILE *out)
     json_next(&json, answer, top);
     json_layers(&json, answer);
     stats_json(&json, &answer->stats);
+    failure_json(&json, unsaved);
     json_end(&json);
 }

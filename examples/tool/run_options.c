@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "encode.h"
+#include "file.h"
 #include "option_values.h"
-#include "plan_options.h"
 #include "stats.h"
 #include "tool.h"
 
@@ -94,6 +94,7 @@ static error_t parse_random_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_SEED:
         options->seed = option_number(arg, 0, UINT64_MAX, state, "seed");
+        options->is_seed_given = true;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -149,15 +150,19 @@ void run_options_check(const run_options *options, const struct argp_state *stat
         argp_error(state, "give one prompt: --text, --tokens or another option of that group");
     if (options->special && !texts)
         argp_error(state, "--special goes with --text and --text-file");
+    if (options->is_seed_given && !options->random_count)
+        argp_error(state, "--seed goes with --random");
 }
 
-static token_source read_prompt(const run_options *options, uint32_t vocabulary, token_list *out)
+bool run_options_read(run_options *options, bool json)
 {
-    if (options->tokens_text)
-        return parse_tokens(options->tokens_text, out);
-    if (options->tokens_path)
-        return parse_token_file(options->tokens_path, out);
-    return random_tokens(options->random_count, options->seed, vocabulary, out);
+    file_fault fault;
+    if (!plan_options_read(&options->plan, json))
+        return false;
+    if (!options->profile_path || file_can_create(options->profile_path, &fault))
+        return true;
+    tool_refuse(fault.status, json, "%s: %s", options->profile_path, fault.text);
+    return false;
 }
 
 static bool encode_prompt(const run_options *options, const strata_pack *pack,
@@ -184,14 +189,15 @@ static bool prompt_of_text(const run_options *options, const strata_pack *pack,
                            const strata_tokenizer *tokenizer, bool json, token_list *out)
 {
     uint64_t bytes;
+    file_fault fault;
     char *content;
     bool good;
     if (options->text)
         return encode_prompt(options, pack, tokenizer, options->text, strlen(options->text), json,
                              out);
-    content = parse_read_file(options->text_path, &bytes);
+    content = file_read(options->text_path, FILE_MOST_TEXT_BYTES, &bytes, &fault);
     if (!content) {
-        tool_refuse(STRATA_ERR_IO, json, "%s: cannot be read", options->text_path);
+        tool_refuse(fault.status, json, "%s: %s", options->text_path, fault.text);
         return false;
     }
     good = encode_prompt(options, pack, tokenizer, content, bytes, json, out);
@@ -205,25 +211,58 @@ static uint32_t vocabulary_of(const strata_pack *pack)
     return strata_pack_info_get(pack, &info) == STRATA_OK ? info.vocabulary_count : 0;
 }
 
-bool run_options_prompt(const run_options *options, const strata_pack *pack,
-                        const strata_tokenizer *tokenizer, bool json, token_list *out)
+/* Where a list of ids is at fault, as a text. */
+static void refuse_list(const char *where, const char *list, const char *at, bool json)
 {
-    const char *where = options->tokens_path ? options->tokens_path : "--tokens";
-    if (options->text || options->text_path)
-        return prompt_of_text(options, pack, tokenizer, json, out);
-    switch (read_prompt(options, vocabulary_of(pack), out)) {
+    if (*at)
+        tool_refuse(STRATA_ERR_INVALID_ARGUMENT, json,
+                    "%s: not a list of token ids: no id at byte %llu, where it has \"%.16s\"",
+                    where, (unsigned long long)(at - list), at);
+    else
+        tool_refuse(STRATA_ERR_INVALID_ARGUMENT, json,
+                    "%s: not a list of token ids: an id is missing at the end", where);
+}
+
+static bool prompt_of_list(const char *where, const char *list, bool json, token_list *out)
+{
+    const char *at;
+    switch (parse_tokens(list, out, &at)) {
     case TOKENS_OK:
         return true;
     case TOKENS_MALFORMED:
-        tool_refuse(STRATA_ERR_INVALID_ARGUMENT, json, "%s: not a list of token ids", where);
-        return false;
-    case TOKENS_UNREADABLE:
-        tool_refuse(STRATA_ERR_IO, json, "%s: cannot be read", where);
+        refuse_list(where, list, at, json);
         return false;
     default:
         tool_refuse(STRATA_ERR_NO_MEMORY, json, "no memory for the prompt's tokens");
         return false;
     }
+}
+
+static bool prompt_of_file(const char *path, bool json, token_list *out)
+{
+    uint64_t bytes;
+    file_fault fault;
+    char *list = file_read_text(path, FILE_MOST_TEXT_BYTES, &bytes, &fault);
+    bool good = list && prompt_of_list(path, list, json, out);
+    if (!list)
+        tool_refuse(fault.status, json, "%s: %s", path, fault.text);
+    free(list);
+    return good;
+}
+
+bool run_options_prompt(const run_options *options, const strata_pack *pack,
+                        const strata_tokenizer *tokenizer, bool json, token_list *out)
+{
+    if (options->text || options->text_path)
+        return prompt_of_text(options, pack, tokenizer, json, out);
+    if (options->tokens_text)
+        return prompt_of_list("--tokens", options->tokens_text, json, out);
+    if (options->tokens_path)
+        return prompt_of_file(options->tokens_path, json, out);
+    if (random_tokens(options->random_count, options->seed, vocabulary_of(pack), out) == TOKENS_OK)
+        return true;
+    tool_refuse(STRATA_ERR_NO_MEMORY, json, "no memory for the prompt's tokens");
+    return false;
 }
 
 bool run_options_profile(const run_options *options, bool json, strata_session_options *session,
@@ -241,7 +280,7 @@ bool run_options_profile(const run_options *options, bool json, strata_session_o
 void run_options_apply(const run_options *options, uint64_t prompt_tokens,
                        strata_session_options *session, strata_plan_options *plan)
 {
-    *plan = options->plan;
+    *plan = options->plan.options;
     plan->prompt_tokens = prompt_tokens;
     plan->lend_cache = options->lend != LEND_NOTHING;
     if (!plan->context_tokens)

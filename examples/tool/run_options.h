@@ -10,6 +10,7 @@
 #include <strata/strata.h>
 
 #include "parse.h"
+#include "plan_options.h"
 
 /* What prompts work in. */
 typedef enum lend_mode {
@@ -22,7 +23,7 @@ typedef struct run_options {
     const char *device;       /* NULL: the CPU */
     const char *profile_path; /* of the experts' uses, read and written; NULL: none */
     lend_mode lend;
-    strata_plan_options plan; /* prompt_tokens is filled by run_options_apply() */
+    plan_arguments plan; /* prompt_tokens is filled by run_options_apply() */
     uint32_t threads;
     uint32_t kernel_level; /* 0: best, 80: portable */
     bool no_blas;
@@ -35,6 +36,7 @@ typedef struct run_options {
     const char *tokens_path;
     uint64_t random_count;
     uint64_t seed;
+    bool is_seed_given;
 } run_options;
 
 /*
@@ -47,6 +49,12 @@ extern const struct argp run_argp;
 
 /* Fails as a usage error unless exactly one prompt was given. */
 void run_options_check(const run_options *options, const struct argp_state *state);
+
+/*
+ * Reads files that options name, and looks whether those that will be written can be; false, and
+ * told, when not.
+ */
+bool run_options_read(run_options *options, bool json);
 
 /*
  * Gets the prompt's tokens, reporting a failure on stderr; the caller frees them. `tokenizer` or

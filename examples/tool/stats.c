@@ -7,9 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "parse.h"
+#include "file.h"
 #include "text.h"
-#include "tool.h"
 
 /* A number of the structure, by name. */
 typedef struct field {
@@ -107,35 +106,30 @@ strata_status stats_wait_for_locks(const strata_session *session)
 
 bool profile_read(const char *path, bool json, void **out, uint64_t *out_bytes)
 {
-    FILE *file = fopen(path, "rb");
-    *out = NULL;
+    file_fault fault;
     *out_bytes = 0;
-    if (!file && errno == ENOENT)
+    *out = file_read(path, FILE_MOST_PROFILE_BYTES, out_bytes, &fault);
+    if (!*out && fault.error == ENOENT)
         return true;
-    if (file)
-        *out = parse_read_stream(file, out_bytes);
-    if (file)
-        fclose(file);
     if (!*out)
-        tool_refuse(STRATA_ERR_IO, json, "%s: cannot be read", path);
+        tool_refuse(fault.status, json, "%s: %s", path, fault.text);
+    tool_names_file("profile", path);
     return *out != NULL;
 }
 
-bool profile_write(const char *path, bool json, strata_session *session)
+void profile_write(const char *path, strata_session *session, failure *out)
 {
     uint64_t bytes = 0;
     void *profile = NULL;
-    FILE *file = NULL;
-    bool good = strata_session_profile(session, NULL, 0, &bytes) == STRATA_OK;
-    if (good)
-        good = (profile = malloc(bytes)) &&
-               strata_session_profile(session, profile, bytes, &bytes) == STRATA_OK;
-    if (good)
-        good = (file = fopen(path, "wb")) && fwrite(profile, 1, bytes, file) == bytes;
-    if (file)
-        good = fclose(file) == 0 && good;
+    file_fault fault;
+    strata_status status = strata_session_profile(session, NULL, 0, &bytes);
+    if (status == STRATA_OK && !(profile = malloc(bytes)))
+        status = tool_own(STRATA_ERR_NO_MEMORY);
+    if (status == STRATA_OK)
+        status = strata_session_profile(session, profile, bytes, &bytes);
+    if (status != STRATA_OK)
+        failure_of_call(out, "cannot take the profile", status);
+    else if (!file_save(path, profile, bytes, &fault))
+        failure_of_tool(out, fault.status, "%s: %s", path, fault.text);
     free(profile);
-    if (!good)
-        tool_refuse(STRATA_ERR_IO, json, "%s: cannot be written", path);
-    return good;
 }

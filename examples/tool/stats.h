@@ -9,6 +9,7 @@
 #include <strata/strata.h>
 
 #include "json.h"
+#include "tool.h"
 
 /* The counts of `after` less those of `before`; sizes of memory are those of `after`. */
 strata_session_stats stats_between(const strata_session_stats *before,
@@ -29,7 +30,7 @@ strata_status stats_wait_for_locks(const strata_session *session);
  */
 bool profile_read(const char *path, bool json, void **out, uint64_t *out_bytes);
 
-/* Writes the session's profile; false, and told, when it cannot. */
-bool profile_write(const char *path, bool json, strata_session *session);
+/* Writes the session's profile. */
+void profile_write(const char *path, strata_session *session, failure *out);
 
 #endif

@@ -24,6 +24,14 @@ size_text text_of_bytes(uint64_t bytes)
     return size;
 }
 
+size_text text_of_count(uint64_t count, const char *thing)
+{
+    size_text text;
+    snprintf(text.text, sizeof text.text, "%llu %s%s", (unsigned long long)count, thing,
+             count == 1 ? "" : "s");
+    return text;
+}
+
 /* Bytes of a character that is shown as it is: none of a control or of what is no UTF-8. */
 static uint32_t shown_length(const char *bytes, uint64_t count)
 {

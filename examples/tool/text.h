@@ -9,11 +9,14 @@
 #include <strata/strata.h>
 
 typedef struct size_text {
-    char text[32];
+    char text[48];
 } size_text;
 
 /* "512 B", "1.5 KiB", "12.0 GiB" */
 size_text text_of_bytes(uint64_t bytes);
+
+/* "1 token", "2 tokens" */
+size_text text_of_count(uint64_t count, const char *thing);
 
 /* In double quotes on one line: controls and bytes that are no UTF-8 are escaped. */
 void text_quote(FILE *out, const char *bytes, uint64_t count);

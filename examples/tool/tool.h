@@ -9,6 +9,8 @@
 
 #include <strata/strata.h>
 
+struct json_writer;
+
 /* Exit codes of the tool. */
 enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_INTERRUPTED = 130 };
 
@@ -34,22 +36,47 @@ __attribute__((format(printf, 1, 2)))
 void tool_message(const char *format, ...);
 
 /*
- * Reports a failed call on stderr: what was tried, the status's name and the library's detail text;
- * with `json` also as an object {"error": ...} on stdout. Returns TOOL_FAILED.
+ * What went wrong beside an answer: told on stderr at once, and in JSON a part of the answer. The
+ * first of several is kept; all zero: nothing.
+ */
+typedef struct failure {
+    strata_status status;
+    char what[1024];
+    char detail[1024];
+} failure;
+
+/* A failed call: what was tried, the status's name and the library's detail text. */
+void failure_of_call(failure *out, const char *what, strata_status status);
+
+/* What the tool itself refuses or cannot do. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 3, 4)))
+#endif
+void failure_of_tool(failure *out, strata_status status, const char *format, ...);
+
+/* The member "error" of the open object; nothing when nothing failed. */
+void failure_json(struct json_writer *json, const failure *what);
+
+/*
+ * Reports a failed call that leaves no answer: on stderr, and with `json` as an object
+ * {"error": ...} on stdout. Returns TOOL_FAILED.
  */
 int tool_fail(const char *what, strata_status status, bool json);
 
 /* A failure that the library had no part in: its text, of something earlier, is not told. */
 strata_status tool_own(strata_status status);
 
-/*
- * Reports what the tool itself refuses, as tool_fail() does: the text on stderr, and with `json` as
- * an object too. Returns TOOL_FAILED.
- */
+/* As tool_fail() for what the tool itself refuses. Returns TOOL_FAILED. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
 int tool_refuse(strata_status status, bool json, const char *format, ...);
+
+/*
+ * The library tells what is wrong with a text as "WORD: ...", and does not know the file that the
+ * text came from: from now on that is told as "PATH: ...". Both stay the caller's.
+ */
+void tool_names_file(const char *word, const char *path);
 
 /* Opens context and pack, reporting a failure. The caller closes both; NULL on failure. */
 bool tool_open_pack(const char *path, bool json, strata_context **out_context,

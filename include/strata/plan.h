@@ -35,7 +35,7 @@ enum {
 /** Facts about a device as numbers. 0 takes the default for the compute capability. */
 typedef struct strata_device_facts {
     uint32_t struct_size;           /**< sizeof this structure */
-    uint32_t compute_capability;    /**< 90 means 9.0; 0: the CPU device */
+    uint32_t compute_capability;    /**< 90 means 9.0; from 80 on; 0: the CPU device */
     uint64_t memory_bytes;          /**< device memory */
     uint64_t shared_memory_bytes;   /**< that a block may have */
     uint64_t alignment_bytes;       /**< of every buffer */
@@ -127,8 +127,8 @@ enum {
  * @param options copied; NULL for the defaults
  * @param out     the caller's, to be destroyed; NULL on failure
  * @return STRATA_OK, STRATA_ERR_PLAN_INFEASIBLE (by how much, and what would fit),
- *         STRATA_ERR_UNSUPPORTED (architecture, a path without kernels, or a KV format that
- *         its heads do not fit, by name),
+ *         STRATA_ERR_UNSUPPORTED (architecture, a compute capability below 8.0, a path without
+ *         kernels, or a KV format that its heads do not fit, by name),
  *         STRATA_ERR_INVALID_ARGUMENT, STRATA_ERR_ABI_SIZE, STRATA_ERR_ABI_FIELD,
  *         STRATA_ERR_NO_MEMORY
  */

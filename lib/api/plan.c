@@ -14,6 +14,9 @@
 /* Sizes of the structures in the release that brought them. */
 enum { FIRST_OPTIONS_BYTES = 104, FIRST_FACTS_BYTES = 104, FIRST_SHORTFALL_BYTES = 40 };
 
+/* Of accelerators: what the kernels are written for. */
+enum { LEAST_CAPABILITY = 80 };
+
 static const strata_plan_options default_options = {.kv_format = STRATA_KV_F16};
 static const strata_device_facts default_facts = {0};
 
@@ -62,6 +65,19 @@ static strata_status fail_null(const char *function, const char *argument)
     return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
 }
 
+/* Of the facts that are given: sessions find a device's own when it is opened. */
+static strata_status check_capability(const strata_device_facts *facts)
+{
+    uint32_t capability = facts ? facts->compute_capability : 0;
+    if (capability == 0 || capability >= LEAST_CAPABILITY)
+        return STRATA_OK;
+    return strata__fail(STRATA_ERR_UNSUPPORTED,
+                        "compute capability %u.%u (%u): %u.%u (%u) and later are supported; 0 is "
+                        "the CPU",
+                        capability / 10, capability % 10, capability, LEAST_CAPABILITY / 10,
+                        LEAST_CAPABILITY % 10, LEAST_CAPABILITY);
+}
+
 /* From the caller's options to the layout's input; `input` is to be finished whatever comes. */
 static strata_status make_input(strata_pack *pack, const strata_plan_options *caller,
                                 strata__plan_input *input)
@@ -71,6 +87,8 @@ static strata_status make_input(strata_pack *pack, const strata_plan_options *ca
     strata__layout_facts facts;
     strata_status status = strata__plan_options_in(caller, &options, &given);
     memset(input, 0, sizeof *input);
+    if (status == STRATA_OK)
+        status = check_capability(options.device);
     if (status != STRATA_OK)
         return status;
     strata__plan_facts_given(options.device, &facts);

@@ -120,20 +120,50 @@ static bool pages_fit(strata__planner *planner, uint64_t pages)
     return fits;
 }
 
+typedef struct size_text {
+    char text[64];
+} size_text;
+
+/* "1.3 MiB (1310722 bytes)": rounded up, so that the short number is enough too. */
+static size_text text_of(uint64_t bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    size_text out;
+    uint64_t unit = 1024, tenths;
+    uint32_t index = 0;
+    if (bytes < unit) {
+        snprintf(out.text, sizeof out.text, "%llu bytes", (unsigned long long)bytes);
+        return out;
+    }
+    for (; index < 3 && bytes / unit >= 1024; ++index)
+        unit *= 1024;
+    tenths = bytes / unit * 10 + (bytes % unit * 10 + unit - 1) / unit;
+    snprintf(out.text, sizeof out.text, "%llu.%llu %s (%llu bytes)",
+             (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10), units[index],
+             (unsigned long long)bytes);
+    return out;
+}
+
+/* Page-locked memory of prompts and decoding, which is no matter of the device's budget. */
+static strata_status refuse_host(const strata__planner *planner)
+{
+    const strata__layout_problem *p = planner->problem;
+    return strata__fail(STRATA_ERR_PLAN_INFEASIBLE,
+                        "%s memory: the budget of %s is less than the %s that prompts and decoding "
+                        "need",
+                        p->facts.host_addressable ? "host" : "page-locked host",
+                        text_of(p->host_budget_bytes).text,
+                        text_of(planner->host.bytes + p->decode_host_bytes).text);
+}
+
 strata_status strata__planner_refuse(strata__planner *planner, strata__layout_shortfall *shortfall)
 {
     strata__layout_problem *p = planner->problem;
-    unsigned long long budget = p->budget_bytes;
     char chunk_text[64] = "", context_text[64] = "";
     uint64_t chunk = p->request.chunk_tokens;
     uint64_t needed = least_bytes(planner);
     if (needed <= p->budget_bytes)
-        return strata__fail(STRATA_ERR_PLAN_INFEASIBLE,
-                            "%s memory: the budget of %llu bytes is less than the %llu that "
-                            "prompts and decoding need",
-                            p->facts.host_addressable ? "host" : "page-locked host",
-                            (unsigned long long)p->host_budget_bytes,
-                            (unsigned long long)(planner->host.bytes + p->decode_host_bytes));
+        return refuse_host(planner);
     shortfall->needed_bytes = needed;
     shortfall->missing_bytes = needed - p->budget_bytes;
     if (chunk)
@@ -146,11 +176,11 @@ strata_status strata__planner_refuse(strata__planner *planner, strata__layout_sh
     if (shortfall->context_tokens)
         snprintf(context_text, sizeof context_text, ", or a context of %llu tokens",
                  (unsigned long long)shortfall->context_tokens);
-    return strata__fail(STRATA_ERR_PLAN_INFEASIBLE,
-                        "%s: at least %llu bytes are needed, %llu more than the budget of %llu; "
-                        "what would fit: that budget%s%s",
-                        p->facts.host_addressable ? "memory" : "device memory",
-                        (unsigned long long)shortfall->needed_bytes,
-                        (unsigned long long)shortfall->missing_bytes, budget, context_text,
-                        chunk_text);
+    return strata__fail(
+        STRATA_ERR_PLAN_INFEASIBLE,
+        "%s: at least %s are needed, %s more than the budget of %s; what would fit: "
+        "that budget%s%s",
+        p->facts.host_addressable ? "memory" : "device memory", text_of(needed).text,
+        text_of(shortfall->missing_bytes).text, text_of(p->budget_bytes).text, context_text,
+        chunk_text);
 }

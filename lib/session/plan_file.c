@@ -29,6 +29,16 @@ strata_status strata__plan_save_path(const strata_plan *plan, const char *path)
     return status;
 }
 
+/* The bytes of a file: whatever is wrong with them names it. */
+static strata_status load(strata__pack *pack, const char *path, const void *data, uint64_t bytes,
+                          strata_plan **out)
+{
+    strata_status status = strata__plan_load(pack, data, bytes, out);
+    if (status == STRATA_OK || status == STRATA_ERR_NO_MEMORY)
+        return status;
+    return strata__fail(status, "%s: %s", path, strata__error_text());
+}
+
 strata_status strata__plan_load_path(strata__pack *pack, const char *path, strata_plan **out)
 {
     const strata__allocator *allocator = &strata__pack_context(pack)->allocator;
@@ -47,9 +57,7 @@ strata_status strata__plan_load_path(strata__pack *pack, const char *path, strat
         status = strata__file_fail(path, "read", "the plan");
     fclose(file);
     if (status == STRATA_OK)
-        status = strata__plan_load(pack, data, bytes, out);
-    if (status == STRATA_ERR_FORMAT)
-        status = strata__fail(status, "%s: %s", path, strata__error_text());
+        status = load(pack, path, data, bytes, out);
     strata__free(allocator, data, MOST_BYTES);
     return status;
 }

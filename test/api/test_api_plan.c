@@ -329,7 +329,7 @@ static void what_would_fit(void **state)
     options.device_budget_bytes = 100000;
     assert_int_equal(strata_plan_create(pack, &options, &plan), STRATA_ERR_PLAN_INFEASIBLE);
     assert_null(plan);
-    fixture_text_has("more than the budget of 100000");
+    fixture_text_has("more than the budget of 97.7 KiB (100000 bytes)");
     fixture_ok(strata_plan_shortfall_get(pack, &options, &shortfall));
     assert_int_equal(shortfall.feasible, 0);
     assert_int_equal(shortfall.needed_bytes, 100000 + shortfall.missing_bytes);

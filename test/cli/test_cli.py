@@ -8,6 +8,7 @@ import math
 import os
 import pathlib
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -46,6 +47,8 @@ class UsageTest(unittest.TestCase):
             self.assert_usage("--special goes with", command, PACK, "--tokens", "1", "--special")
         self.assert_usage("give one prompt", "prefill", PACK, "--random", "3", "--tokens", "1")
         self.assert_usage("unrecognized option", "generate", PACK, "--random", "3")
+        self.assert_usage("--seed goes with", "prefill", PACK, "--tokens", "1", "--seed", "3")
+        self.assert_usage("--echo goes with", "generate", PACK, "--tokens", "1", "--echo", "--json")
 
     def test_bad_values(self):
         for option, value in [("--budget", "12XB"), ("--budget", "0"), ("--context", "0"),
@@ -64,7 +67,8 @@ class UsageTest(unittest.TestCase):
         self.assert_usage("at most 16", "generate", PACK, "--tokens", "3", *stops)
 
     def test_a_saved_plan_takes_no_other_options(self):
-        for option in (["--budget", "1M"], ["--context", "9"], ["--chunk", "8"], ["--path", "fp16"]):
+        for option in (["--budget", "1M"], ["--context", "9"], ["--chunk", "8"], ["--path", "fp16"],
+                       ["--kv", "f16"], ["--experts", "auto"], ["--costs", "x"]):
             done = run("prefill", PACK, "--tokens", "1", "--plan", "x", *option)
             self.assertEqual(done.returncode, 2)
             self.assertIn("--plan", done.stderr)
@@ -366,8 +370,9 @@ class BenchTest(unittest.TestCase):
             self.assertAlmostEqual(decode["tokens_per_second"], 15e9 / decode["median_ns"], 3)
             self.assertEqual(decode["hit_rate"], 1)
         done = run("bench", PACK, "--prompts", "8", "--decode", "4")
-        self.assertRegex(done.stdout, "\ndecode: 4 steps of 1 rows, [0-9.]+ tokens/s, right after")
-        for bad in (("--decode", "0"), ("--decode", "x"), ("--decode", "4", "--rows", "17")):
+        self.assertRegex(done.stdout, "\ndecode: 4 steps of 1 token, [0-9.]+ tokens/s, right after")
+        for bad in (("--decode", "0"), ("--decode", "x"), ("--decode", "4", "--rows", "17"),
+                    ("--rows", "2")):
             self.assertEqual(run("bench", PACK, *bad).returncode, 2)
 
     def test_cold_with_a_profile(self):
@@ -389,7 +394,7 @@ class BenchTest(unittest.TestCase):
     def test_text(self):
         done = run("bench", PACK, "--prompts", "8")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, "\nmemory [0-9]+ bytes, in and out [0-9]+ bytes\n")
+        self.assertRegex(done.stdout, "\nmemory [0-9.]+ [KM]iB, in and out [0-9.]+ [KM]iB\n")
 
     def test_lend(self):
         commands = (("bench", PACK, "--prompts", "8", "--repeat", "2", "--decode", "2"),
@@ -413,7 +418,7 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(run("bench", PACK, "--tokens", "1,2").returncode, 2)
 
     def test_bad_lengths(self):
-        for lengths in ("", "0", "8,x", "-4"):
+        for lengths in ("", "0", "8,x", "-4", "8,,9", "8,"):
             self.assertEqual(run("bench", PACK, "--prompts=" + lengths).returncode, 2)
 
 
@@ -458,13 +463,15 @@ class CompareTest(unittest.TestCase):
         self.assertIn("against path=fp16", done.stdout)
 
     def test_bad_settings(self):
-        for setting in ("path", "kv=f64", "chunk=0", "colour=red", "x" * 300):
+        for setting in ("path", "kv=f64", "chunk=0", "colour=red", "x" * 300, "",
+                        "kv=f16;;chunk=8", "kv=f16;"):
             done = run("compare", PACK, "--random", "9", "--a", setting)
             self.assertEqual((done.returncode, done.stdout), (1, ""), setting)
         for lengths in ("0", "10", "2,x"):
             done = run("compare", PACK, "--random", "9", "--lengths", lengths)
             self.assertEqual((done.returncode, done.stdout), (1, ""), lengths)
-        self.assertEqual(run("compare", PACK, "--random", "9", "--positions", "0").returncode, 2)
+        for option in (("--positions", "0"), ("--profile", "x")):
+            self.assertEqual(run("compare", PACK, "--random", "9", *option).returncode, 2)
 
 
 class PlanTest(unittest.TestCase):
@@ -520,7 +527,10 @@ class PlanTest(unittest.TestCase):
         self.assertIn("memory: at least", plan["reason"])
         self.assertNotIn("device memory", plan["reason"])
         self.assertFalse(plan["feasible"])
-        self.assertIn("more than the budget of 10240", plan["reason"])
+        self.assertIn("more than the budget of 10.0 KiB (10240 bytes)", plan["reason"])
+        short = re.search(r"at least ([0-9.]+ [KM]iB) \(%d bytes\) are" % plan["needed_bytes"],
+                          plan["reason"])
+        self.plan("--budget", short.group(1))
         self.plan("--budget", str(plan["needed_bytes"]))
         self.plan("--budget", str(plan["needed_bytes"] - 1), code=1)
 
@@ -555,6 +565,18 @@ class PlanTest(unittest.TestCase):
             self.assertEqual(first.returncode, 0, first.stderr)
             self.assertEqual(json.loads(first.stdout)["result"]["chunk_count"], 8)
 
+    def test_compute_capabilities(self):
+        for spelled in ("86", "8.6"):
+            self.assertEqual(self.plan("--compute-capability", spelled)["alignment_bytes"], 256)
+        done = run("plan", PACK, "--compute-capability", "70")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("7.0 (70): 8.0 (80) and later are supported; 0 is the CPU", done.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            facts = pathlib.Path(folder) / "facts"
+            facts.write_text("compute_capability = 86\n")
+            self.assertEqual(self.plan("--device-facts", str(facts), "--compute-capability", "0")
+                             ["alignment_bytes"], self.plan()["alignment_bytes"])
+
     def test_costs(self):
         with tempfile.TemporaryDirectory() as folder:
             costs = pathlib.Path(folder) / "costs"
@@ -570,12 +592,39 @@ class PlanTest(unittest.TestCase):
                 self.assertEqual(set(chosen["paths"]), {"fused"})
             chosen = self.plan("--compute-capability", "90")
             self.assertEqual(set(chosen["paths"]), {"fp16"})
-            self.assertEqual(run("plan", PACK, "--costs", str(costs)).returncode, 1)
-            self.assertEqual(run("plan", PACK, "--costs", folder + "/none").returncode, 2)
+
+    def test_faulty_costs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            costs = pathlib.Path(folder) / "costs"
+            costs.write_text("strata costs 1\ncompute_capability 90\n")
+            done = run("plan", PACK, "--costs", str(costs))
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{costs}: they are of compute capability 90", done.stderr)
+            costs.write_text("strata costs 1\ncompute_capability 0\n\nfused * fast 1\n")
+            for command in (["plan"], ["prefill", "--random", "3"], ["bench", "--prompts", "3"]):
+                done = run(command[0], PACK, *command[1:], "--costs", str(costs), "--json")
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f": {costs}: line 4 is not a path", done.stderr)
+                self.assertIn(f"{costs}: line 4", json.loads(done.stdout)["error"]["detail"])
+            done = run("plan", PACK, "--costs", folder + "/none")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"--costs: {folder}/none: cannot be read: No such file", done.stderr)
+
+    def test_costs_are_an_answer(self):
+        with tempfile.TemporaryDirectory() as folder:
+            costs = pathlib.Path(folder) / "costs"
+            done = run("bench", "--tune", str(costs), "--json")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            answer = json.loads(done.stdout)
+            self.assertEqual((answer["device"], answer["costs"]), ("cpu", costs.read_text()))
+            self.assertEqual(run("bench", "--tune", "-").stdout.split("\n")[0], "strata costs 1")
+            for other in ([PACK], ["--prompts", "8"], ["--budget", "1G"], ["--cold"]):
+                self.assertEqual(run("bench", "--tune", str(costs), *other).returncode, 2)
 
     def test_usage(self):
         for arguments in (["--budget", "much"], ["--kv", "f64"], ["--link-rate", "fast"],
-                          ["--chunk", "0"], ["--compute-capability", "x"]):
+                          ["--chunk", "0"], ["--compute-capability", "x"],
+                          ["--compute-capability", "8."], ["--compute-capability", "8.10"]):
             self.assertEqual(run("plan", PACK, *arguments).returncode, 2)
 
 
@@ -631,7 +680,7 @@ class PrefillTest(unittest.TestCase):
         path.write_bytes(b"3,4\0,5")
         done = run("prefill", PACK, "--tokens-file", str(path))
         self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("not a list of token ids", done.stderr)
+        self.assertIn(f"{path}: no text", done.stderr)
         piped = run("prefill", PACK, "--json", "--kv", "f32", "--no-blas", "--tokens-file", "-",
                     input=TOKENS)
         self.assertEqual(json.loads(piped.stdout)["prompt"]["token_count"], 8)

@@ -14,6 +14,7 @@
 #include "compare.h"
 #include "json.h"
 #include "parse.h"
+#include "text.h"
 #include "text_stream.h"
 #include "utf8.h"
 
@@ -77,19 +78,35 @@ static void numbers_are_whole_and_in_range(void **state)
 
 static void token_lists(void **state)
 {
-    static const char *const bad[] = {"", " , ", "1,x", "-1", "1;2", "2147483648", "1,,-2", "0x1"};
+    static const struct {
+        const char *text;
+        int fault; /* where it is */
+    } bad[] = {{"", 0},           {" , ", 1},      {"1,x", 2},  {"-1", 0},   {"1;2", 0},
+               {"2147483648", 0}, {"1,,-2", 2},    {"0x1", 0},  {"1,,2", 2}, {",1", 0},
+               {"1, 2,", 5},      {"1 ,\n, 2", 4}, {"1 2 x", 4}};
     token_list list;
+    const char *fault;
     (void)state;
-    assert_int_equal(parse_tokens("1,2, 3\n4\t5,", &list), TOKENS_OK);
-    assert_int_equal(list.count, 5);
-    for (int i = 0; i < 5; i++)
+    assert_int_equal(parse_tokens(" 1,2, 3\n4\t5 , 6 ", &list, NULL), TOKENS_OK);
+    assert_int_equal(list.count, 6);
+    for (int i = 0; i < 6; i++)
         assert_int_equal(list.ids[i], i + 1);
     free(list.ids);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_int_equal(parse_tokens(bad[i], &list), TOKENS_MALFORMED);
+        assert_int_equal(parse_tokens(bad[i].text, &list, &fault), TOKENS_MALFORMED);
+        assert_int_equal(fault - bad[i].text, bad[i].fault);
         assert_null(list.ids);
     }
-    assert_int_equal(parse_token_file("/no/such/file", &list), TOKENS_UNREADABLE);
+}
+
+static void counts_and_sizes_have_units(void **state)
+{
+    (void)state;
+    assert_string_equal(text_of_count(1, "token").text, "1 token");
+    assert_string_equal(text_of_count(0, "token").text, "0 tokens");
+    assert_string_equal(text_of_count(UINT64_MAX, "token").text, "18446744073709551615 tokens");
+    assert_string_equal(text_of_bytes(1023).text, "1023 B");
+    assert_string_equal(text_of_bytes(3ull << 19).text, "1.5 MiB");
 }
 
 static void random_tokens_are_seeded(void **state)
@@ -257,6 +274,7 @@ int main(void)
         cmocka_unit_test(real_numbers_are_finite),
         cmocka_unit_test(numbers_are_whole_and_in_range),
         cmocka_unit_test(token_lists),
+        cmocka_unit_test(counts_and_sizes_have_units),
         cmocka_unit_test(random_tokens_are_seeded),
         cmocka_unit_test(utf8_is_checked),
         cmocka_unit_test(json_is_escaped_and_nested),

@@ -293,7 +293,7 @@ static void a_refusal_says_what_would_fit(void **state)
     f.input.request.device_budget_bytes = 600u << 20;
     f.input.request.chunk_tokens = 16384;
     assert_int_equal(plan_with(&f, &s), STRATA_ERR_PLAN_INFEASIBLE);
-    fixture_text_has("more than the budget of 629145600");
+    fixture_text_has("more than the budget of 600.0 MiB (629145600 bytes)");
     fixture_text_has("or a context of");
     assert_int_equal(s.needed_bytes, s.missing_bytes + (600u << 20));
     g = f;
