@@ -22,6 +22,8 @@ from .sampling import Sampler, SamplingOptions
 from .session import Session, state_info
 from .text import Tokenizer, TokenizerInfo
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Cancelled",
     "DecodeResult",
@@ -48,10 +50,11 @@ __all__ = [
     "Tokenizer",
     "TokenizerInfo",
     "Tokens",
+    "__version__",
     "build_info",
     "devices",
-    "measure_costs",
     "load_library",
+    "measure_costs",
     "state_info",
     "version",
 ]

@@ -51,7 +51,7 @@ class PlanOptions(TypedDict, total=False):
 
 
 class PlanInfo(NamedTuple):
-    """A plan as a whole."""
+    """A plan as a whole; `kv` as PlanOptions have it."""
 
     layer_count: int
     band_count: int
@@ -77,6 +77,20 @@ class PlanInfo(NamedTuple):
     decode_rows: int
     decode_host_bytes: int
     kv_tokens: int
+    kv: str
+    page_tokens: int
+    alignment_bytes: int
+    pinned_expert_bytes: int
+    staged_expert_bytes: int
+    loan_offset_bytes: int
+    loan_bytes: int
+    dense_tile_rows: int
+    attention_tile_rows: int
+    expert_tile_rows: int
+    logit_tile_rows: int
+    decode_persistent_count: int
+    decode_configuration_count: int
+    decode_arena_bytes: int
 
 
 class PlanLayer(NamedTuple):
@@ -85,6 +99,9 @@ class PlanLayer(NamedTuple):
     path: str
     reason: str
     resident_count: int
+    configuration: int
+    group_expert_count: int
+    slot_bytes: int
 
 
 class Shortfall(NamedTuple):
@@ -159,7 +176,9 @@ class Plan:
         """The plan as a whole."""
         raw = sized(s.strata_plan_info)
         check(library().strata_plan_info_get(self.handle, byref(raw)))
-        return PlanInfo(*(getattr(raw, field) for field in PlanInfo._fields))
+        numbers: dict[str, Any] = {field: getattr(raw, field) for field in PlanInfo._fields
+                                   if field != "kv"}
+        return PlanInfo(kv=kv_name(raw.kv_format), **numbers)
 
     def layers(self, band: int = -1) -> list[PlanLayer]:
         """Every layer in a band; the last band is the chunk."""
@@ -170,7 +189,7 @@ class Plan:
             raw = sized(s.strata_plan_layer)
             check(library().strata_plan_layer_get(self.handle, layer, index, byref(raw)))
             found.append(PlanLayer(raw.path_name.decode(), raw.reason.decode(),
-                                   raw.resident_count))
+                                   *(getattr(raw, field) for field in PlanLayer._fields[2:])))
         return found
 
 

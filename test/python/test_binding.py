@@ -318,6 +318,7 @@ class SessionTest(unittest.TestCase):
 class LibraryTest(unittest.TestCase):
     def test_version_and_build(self):
         self.assertRegex(strata.version(), r"^\d+\.\d+\.\d+$")
+        self.assertEqual(strata.__version__, strata.version())
         self.assertIn("cuda", strata.build_info())
         self.assertIn("blas", strata.build_info())
         self.assertIn("pcre2", strata.build_info())

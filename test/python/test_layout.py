@@ -5,6 +5,7 @@ import pathlib
 import re
 import unittest
 
+import strata
 from strata import _structs, constants
 
 LAYOUT = (pathlib.Path(__file__).parents[1] / "abi" / "layout.c").read_text()
@@ -31,6 +32,18 @@ class LayoutTest(unittest.TestCase):
                 place = getattr(kind, field)
                 self.assertEqual((place.offset, place.size), (int(offset), int(size)),
                                  f"{name}.{field}")
+
+    def test_answers_have_every_field(self):
+        for answer, structure in ((strata.PackInfo, _structs.strata_pack_info),
+                                  (strata.PlanInfo, _structs.strata_plan_info),
+                                  (strata.PlanLayer, _structs.strata_plan_layer),
+                                  (strata.SessionStats, _structs.strata_session_stats),
+                                  (strata.Shortfall, _structs.strata_plan_shortfall),
+                                  (strata.StateInfo, _structs.strata_state_info),
+                                  (strata.TokenizerInfo, _structs.strata_tokenizer_info)):
+            names = {"kv_format": "kv", "path_name": "path"}
+            fields = {names.get(field[0], field[0]) for field in structure._fields_}
+            self.assertEqual(set(answer._fields), fields - {"struct_size", "reserved0"}, answer)
 
     def test_constants(self):
         values = dict(re.findall(r"^VALUE\(STRATA_(\w+), (-?\d+)\);$", LAYOUT, re.M))
