@@ -30,7 +30,8 @@ void text_show_lines(FILE *out, const char *bytes, uint64_t count);
 /* "ARCHITECTURE, NAME", or the architecture alone. */
 void text_model(FILE *out, const strata_pack_info *info);
 
-/* The text of tokens in a vocabulary, one after another; heap memory, or NULL when there is none.
+/*
+ * The text of tokens in a vocabulary, one after another; heap memory, or NULL when there is none.
  */
 char *text_of_tokens(const strata_pack *pack, const int32_t *tokens, uint64_t count,
                      uint64_t *out_bytes);

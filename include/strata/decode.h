@@ -27,12 +27,14 @@ typedef struct strata_decode_request {
     uint32_t struct_size;            /**< sizeof this structure */
     uint32_t part_count;             /**< at least 1 */
     const strata_decode_part *parts; /**< with strata_plan_info.decode_rows tokens at most in all */
-    float *logits;                   /**< host memory for the logits, or NULL with LOGITS_NONE:
-                                          strata_session_logits_count() values a row, row after row;
-                                          LOGITS_LAST: one row a part, LOGITS_ALL: one a token */
-    uint64_t logits_capacity;        /**< float32 values there */
-    uint32_t logits_mode;            /**< STRATA_LOGITS_* */
-    uint32_t reserved0;              /**< 0 */
+    /**
+     * host memory for the logits, or NULL with LOGITS_NONE: strata_session_logits_count() values a
+     * row, row after row; LOGITS_LAST: one row a part, LOGITS_ALL: one a token
+     */
+    float *logits;
+    uint64_t logits_capacity; /**< float32 values there */
+    uint32_t logits_mode;     /**< STRATA_LOGITS_* */
+    uint32_t reserved0;       /**< 0 */
 } strata_decode_request;
 
 /** Fills the defaults, never writing beyond caller_bytes, and sets struct_size to it. */
@@ -44,8 +46,8 @@ typedef struct strata_decode_result {
     uint32_t row_count;    /**< rows that were computed; 0 when the call failed */
     uint64_t logits_count; /**< float32 values that were written to the request's logits */
     uint64_t wall_ns;      /**< duration of the call */
-    uint64_t sequence_tokens[STRATA_DECODE_MOST_ROWS]; /**< length of each part's sequence now, in
-                                                          the order of the parts */
+    /** length of each part's sequence now, in the order of the parts */
+    uint64_t sequence_tokens[STRATA_DECODE_MOST_ROWS];
 } strata_decode_result;
 
 /**
@@ -94,8 +96,10 @@ typedef struct strata_cache_policy {
     double half_life_tokens; /**< rows after which a use counts half; 0: 512 */
     double margin;           /**< at least 0, relative; 0: 0.25 */
     double margin_uses;      /**< at least 0, in uses; 0: 2 */
-    uint64_t admit_bytes; /**< of experts that are put into the cache between two steps; 0: 16 MiB,
-                                  but one expert at least */
+    /**
+     * of experts that are put into the cache between two steps; 0: 16 MiB, but one expert at least
+     */
+    uint64_t admit_bytes;
     strata_cache_score_fn score_fn; /**< or NULL: the decayed uses */
     void *user_data;                /**< handed to score_fn */
 } strata_cache_policy;

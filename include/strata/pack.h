@@ -39,7 +39,8 @@ typedef struct strata_pack_info {
     char runnable_reason[256];  /**< why it cannot be run, else empty */
 } strata_pack_info;
 
-/** One layer that is run. Formats are GGUF type ids, 0xffffffff where the layer has no such tensor.
+/**
+ * One layer that is run. Formats are GGUF type ids, 0xffffffff where the layer has no such tensor.
  */
 typedef struct strata_layer_info {
     uint32_t struct_size;     /**< sizeof this structure */
@@ -103,9 +104,9 @@ typedef struct strata_metadata_info {
 /** One vocabulary entry. */
 typedef struct strata_token_info {
     uint32_t struct_size; /**< sizeof this structure */
-    uint32_t type; /**< 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte; 0: not in
-                      the file */
-    float score;   /**< 0: not in the file */
+    /** 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte; 0: not in the file */
+    uint32_t type;
+    float score;         /**< 0: not in the file */
     uint32_t reserved0;  /**< 0 */
     uint64_t byte_count; /**< bytes of the stored text */
     const char *bytes;   /**< the stored text, not NUL-terminated; the pack's */

@@ -47,32 +47,44 @@ typedef struct strata_device_facts {
     double path_flops[4];           /**< expert products by path: direct, fused, mmq, fp16 */
 } strata_device_facts;
 
-/** What a plan is to be made for. All zero (after struct_size) is a good default: the CPU device.
+/**
+ * What a plan is to be made for. All zero (after struct_size) is a good default: the CPU device.
  */
 typedef struct strata_plan_options {
-    uint32_t struct_size;         /**< sizeof this structure */
-    uint32_t kv_format;           /**< STRATA_KV_* */
-    uint32_t experts;             /**< STRATA_EXPERTS_* */
-    uint32_t sequence_count;      /**< sequences that the KV cache holds; 0: 1 */
-    uint64_t device_budget_bytes; /**< for everything the library allocates on the device; 0: all of
-                                     it */
-    uint64_t host_budget_bytes;   /**< page-locked host memory; 0: no limit */
-    uint64_t context_tokens; /**< longest sequence; 0: 4096, or the trained context if shorter */
-    uint64_t prompt_tokens;  /**< prompt length to plan for; 0: the context */
-    uint64_t chunk_tokens;   /**< tokens that pass all layers together; 0: chosen */
-    const char *path;        /**< "auto" (NULL), "fp16", "fused,8:fp16,13:fp16" */
+    uint32_t struct_size;    /**< sizeof this structure */
+    uint32_t kv_format;      /**< STRATA_KV_* */
+    uint32_t experts;        /**< STRATA_EXPERTS_* */
+    uint32_t sequence_count; /**< sequences that the KV cache holds; 0: 1 */
+    /** for everything the library allocates on the device; 0: all of it */
+    uint64_t device_budget_bytes;
+    uint64_t host_budget_bytes; /**< page-locked host memory; 0: no limit */
+    uint64_t context_tokens;    /**< longest sequence; 0: 4096, or the trained context if shorter */
+    uint64_t prompt_tokens;     /**< prompt length to plan for; 0: the context */
+    uint64_t chunk_tokens;      /**< tokens that pass all layers together; 0: chosen */
+    const char *path;           /**< "auto" (NULL), "fp16", "fused,8:fp16,13:fp16" */
     const strata_device_facts *device; /**< NULL: the session's device, else the CPU */
-    uint32_t lend_cache; /**< 1: a part of the expert cache as large as a prompt's memory is lent to
-                             prompts (STRATA_MEMORY_LOAN), which then need none of their own */
-    uint32_t reserved0;  /**< 0 */
-    uint32_t decode_rows; /**< most rows of a strata_session_decode(), 1 to STRATA_DECODE_MOST_ROWS;
-                             0: that many; STRATA_DECODE_ROWS_NONE: the session does not decode */
-    uint32_t reserved1;   /**< 0 */
-    uint64_t kv_tokens; /**< tokens that all sequences hold together, those that are shared counted
-                             once, in whole pages; at least the context; 0: the context for each
-                             sequence */
-    const char *costs;  /**< what paths cost on the device, as strata_costs_measure() tells; NULL:
-                             what is usual for the compute capability */
+    /**
+     * 1: a part of the expert cache as large as a prompt's memory is lent to prompts
+     * (STRATA_MEMORY_LOAN), which then need none of their own
+     */
+    uint32_t lend_cache;
+    uint32_t reserved0; /**< 0 */
+    /**
+     * most rows of a strata_session_decode(), 1 to STRATA_DECODE_MOST_ROWS; 0: that many;
+     * STRATA_DECODE_ROWS_NONE: the session does not decode
+     */
+    uint32_t decode_rows;
+    uint32_t reserved1; /**< 0 */
+    /**
+     * tokens that all sequences hold together, those that are shared counted once, in whole pages;
+     * at least the context; 0: the context for each sequence
+     */
+    uint64_t kv_tokens;
+    /**
+     * what paths cost on the device, as strata_costs_measure() tells; NULL: what is usual for the
+     * compute capability
+     */
+    const char *costs;
 } strata_plan_options;
 
 /** Bytes that the text of strata_costs_measure() never exceeds. */
@@ -195,14 +207,14 @@ typedef struct strata_plan_info {
     uint64_t predicted_compute_ns;   /**< time of its kernels alone */
     uint64_t predicted_copied_bytes; /**< bytes that it sends to the device */
     uint32_t decode_rows; /**< rows of a step of decoding; 0: the session does not decode */
-    uint32_t decode_configuration_count; /**< configurations of decoding: their numbers follow on
-                                            configuration_count */
-    uint32_t decode_persistent_count;    /**< persistent buffers of decoding: their numbers follow
-                                            on persistent_count */
-    uint32_t reserved0;                  /**< 0 */
-    uint64_t decode_arena_bytes;         /**< of the largest of them, in session_bytes */
-    uint64_t decode_host_bytes;          /**< page-locked host memory of decoding */
-    uint64_t kv_tokens;                  /**< tokens that all sequences hold together at most */
+    /** configurations of decoding: their numbers follow on configuration_count */
+    uint32_t decode_configuration_count;
+    /** persistent buffers of decoding: their numbers follow on persistent_count */
+    uint32_t decode_persistent_count;
+    uint32_t reserved0;          /**< 0 */
+    uint64_t decode_arena_bytes; /**< of the largest of them, in session_bytes */
+    uint64_t decode_host_bytes;  /**< page-locked host memory of decoding */
+    uint64_t kv_tokens;          /**< tokens that all sequences hold together at most */
 } strata_plan_info;
 
 /** Fills `inout`, whose struct_size the caller set. */

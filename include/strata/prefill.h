@@ -28,9 +28,11 @@ typedef struct strata_prefill_options {
     uint32_t memory_kind;  /**< STRATA_MEMORY_* */
     void *memory;          /**< STRATA_MEMORY_CALLER: aligned as the plan says */
     uint64_t memory_bytes; /**< at least strata_prefill_bytes() */
-    uint32_t keep_loan; /**< STRATA_MEMORY_LOAN: 0: given back after every prompt, and filled with
-                              experts again; 1: kept until the prefill is destroyed or the
-                              session decodes */
+    /**
+     * STRATA_MEMORY_LOAN: 0: given back after every prompt, and filled with experts again; 1: kept
+     * until the prefill is destroyed or the session decodes
+     */
+    uint32_t keep_loan;
     uint32_t reserved0; /**< 0 */
 } strata_prefill_options;
 
@@ -75,12 +77,12 @@ enum { STRATA_LOGITS_LAST = 0, STRATA_LOGITS_ALL = 1, STRATA_LOGITS_NONE = 2 };
 
 /** A prompt. */
 typedef struct strata_prefill_request {
-    uint32_t struct_size;     /**< sizeof this structure */
-    int32_t sequence_id;      /**< 0 to the plan's sequences - 1; the prompt is appended to it */
-    const int32_t *tokens;    /**< ids below the vocabulary count; read during the call */
-    uint64_t token_count;     /**< at least 1 */
-    float *logits;            /**< host memory for the logits, position after position, or NULL with
-                                 LOGITS_NONE */
+    uint32_t struct_size;  /**< sizeof this structure */
+    int32_t sequence_id;   /**< 0 to the plan's sequences - 1; the prompt is appended to it */
+    const int32_t *tokens; /**< ids below the vocabulary count; read during the call */
+    uint64_t token_count;  /**< at least 1 */
+    /** host memory for the logits, position after position, or NULL with LOGITS_NONE */
+    float *logits;
     uint64_t logits_capacity; /**< float32 values there: count * (1 or token_count) at least */
     uint32_t logits_mode;     /**< STRATA_LOGITS_* */
     uint32_t reserved0;       /**< 0 */

@@ -19,15 +19,15 @@ STRATA_BEGIN_DECLS
 /** How to choose. The defaults of strata_sample_options_init() draw from the model's own
  * distribution. */
 typedef struct strata_sample_options {
-    uint32_t struct_size;         /**< sizeof this structure */
-    uint32_t top_k;               /**< only the k likeliest; 0: all */
-    float temperature;            /**< logits are divided by it; 0: the likeliest token, always */
-    float top_p;                  /**< the fewest likeliest that reach this probability; 1: all */
-    float min_p;                  /**< at least this part of the likeliest's probability; 0: all */
-    float repetition_penalty;     /**< of recent tokens' logits; 1: none */
-    const int32_t *recent_tokens; /**< what repetition_penalty applies to; ids beyond the logits are
-                                     ignored */
-    uint64_t recent_count;        /**< number of them */
+    uint32_t struct_size;     /**< sizeof this structure */
+    uint32_t top_k;           /**< only the k likeliest; 0: all */
+    float temperature;        /**< logits are divided by it; 0: the likeliest token, always */
+    float top_p;              /**< the fewest likeliest that reach this probability; 1: all */
+    float min_p;              /**< at least this part of the likeliest's probability; 0: all */
+    float repetition_penalty; /**< of recent tokens' logits; 1: none */
+    /** what repetition_penalty applies to; ids beyond the logits are ignored */
+    const int32_t *recent_tokens;
+    uint64_t recent_count; /**< number of them */
 } strata_sample_options;
 
 /** Fills the defaults (temperature 1, top_p 1, penalty 1, all else 0), never writing beyond

@@ -47,8 +47,8 @@ typedef struct strata_session_options {
     const char *device;      /**< "cpu" (NULL), "cuda:0" */
     const strata_plan *plan; /**< to run on, or NULL: made from plan_options */
     const strata_plan_options *plan_options; /**< budget, context, path policy; NULL: defaults */
-    void *device_memory; /**< region of the plan's device bytes, borrowed until destroyed; NULL: the
-                            library's own */
+    /** region of the plan's device bytes, borrowed until destroyed; NULL: the library's own */
+    void *device_memory;
     uint64_t device_memory_bytes; /**< its size */
     void *stream;               /**< accelerator stream to work on, or NULL for the session's own */
     strata_expert_fn expert_fn; /**< source of experts, or NULL: the pack's memory */
@@ -57,8 +57,11 @@ typedef struct strata_session_options {
     uint32_t kernel_level;  /**< 0: best for the device; 80: only sm_80 kernels (for tests) */
     uint32_t expert_memory; /**< STRATA_EXPERT_MEMORY_*, of what expert_fn hands out */
     uint32_t reserved0;     /**< 0 */
-    const void *profile; /**< bytes of strata_session_profile(), or NULL: which experts to keep on
-                                the device and in page-locked memory first */
+    /**
+     * bytes of strata_session_profile(), or NULL: which experts to keep on the device and in
+     * page-locked memory first
+     */
+    const void *profile;
     uint64_t profile_bytes; /**< their number */
 } strata_session_options;
 
@@ -112,41 +115,43 @@ STRATA_API uint64_t strata_session_logits_count(const strata_session *session);
 
 /** What the session has done since it was created or the statistics were reset. */
 typedef struct strata_session_stats {
-    uint32_t struct_size;          /**< sizeof this structure */
-    uint32_t reserved0;            /**< 0 */
-    uint64_t prompt_tokens;        /**< tokens read by strata_prefill_run() */
-    uint64_t prompt_chunks;        /**< chunks they were read in */
-    uint64_t prompt_ns;            /**< wall time of those calls */
-    uint64_t expert_rows;          /**< rows that experts multiplied */
-    uint64_t expert_launches;      /**< launches they took */
-    uint64_t device_bytes;         /**< device memory the library allocated for the session */
-    uint64_t host_bytes;           /**< page-locked host memory it allocated */
-    uint64_t device_runtime_bytes; /**< device memory that driver, context and modules took beside
-                                      it until session and prefill were ready, as far as it can be
-                                      told from what became less on the device; the context counts
-                                      when the session was its first user; 0: none, or unknown */
-    uint64_t kernel_ns;            /**< prompt_ns in three parts: the device's kernels, */
-    uint64_t blob_wait_ns;         /**< kernels waiting for experts on their way, */
-    uint64_t host_gap_ns;          /**< and the device idle, waiting for the host */
-    uint64_t blob_sent_bytes;      /**< experts sent to the device for prompts */
-    uint64_t blob_hit_bytes;       /**< experts that were needed and there already */
-    uint64_t blob_dropped_bytes;   /**< experts that were left out because no token needed them */
-    uint64_t blob_vain_bytes;      /**< experts that were sent, needed by no token, and not kept */
-    uint64_t blob_filled_bytes;    /**< experts that were sent, needed by no token, and kept */
-    uint64_t refill_bytes;         /**< put back into memory that prompts had borrowed */
-    uint64_t link_bytes;           /**< sent while the link was timed */
-    uint64_t link_ns;              /**< time that the link took for them */
-    uint64_t lock_wanted_bytes;    /**< experts to be page-locked in host memory */
-    uint64_t lock_bytes;           /**< page-locked so far */
-    uint64_t lock_refused_bytes;   /**< refused by the driver or the system: they are sent slower */
-    uint64_t blob_slow_bytes;      /**< of blob_sent_bytes: from memory that is not page-locked */
-    uint64_t decode_tokens;        /**< rows of strata_session_decode() calls that succeeded */
-    uint64_t decode_steps;         /**< those calls */
-    uint64_t decode_ns;            /**< their wall time */
-    uint64_t decode_hit_bytes;     /**< experts that those steps needed and found on the device, */
-    uint64_t decode_place_bytes;   /**< experts that they read from host memory in place, */
-    uint64_t decode_fetch_bytes;   /**< and experts that were brought while they waited */
-    uint64_t decode_admit_bytes;   /**< experts that were put into the cache between steps */
+    uint32_t struct_size;     /**< sizeof this structure */
+    uint32_t reserved0;       /**< 0 */
+    uint64_t prompt_tokens;   /**< tokens read by strata_prefill_run() */
+    uint64_t prompt_chunks;   /**< chunks they were read in */
+    uint64_t prompt_ns;       /**< wall time of those calls */
+    uint64_t expert_rows;     /**< rows that experts multiplied */
+    uint64_t expert_launches; /**< launches they took */
+    uint64_t device_bytes;    /**< device memory the library allocated for the session */
+    uint64_t host_bytes;      /**< page-locked host memory it allocated */
+    /**
+     * device memory that driver, context and modules took beside it until session and prefill were
+     * ready, as far as it can be told from what became less on the device; the context counts when
+     * the session was its first user; 0: none, or unknown
+     */
+    uint64_t device_runtime_bytes;
+    uint64_t kernel_ns;          /**< prompt_ns in three parts: the device's kernels, */
+    uint64_t blob_wait_ns;       /**< kernels waiting for experts on their way, */
+    uint64_t host_gap_ns;        /**< and the device idle, waiting for the host */
+    uint64_t blob_sent_bytes;    /**< experts sent to the device for prompts */
+    uint64_t blob_hit_bytes;     /**< experts that were needed and there already */
+    uint64_t blob_dropped_bytes; /**< experts that were left out because no token needed them */
+    uint64_t blob_vain_bytes;    /**< experts that were sent, needed by no token, and not kept */
+    uint64_t blob_filled_bytes;  /**< experts that were sent, needed by no token, and kept */
+    uint64_t refill_bytes;       /**< put back into memory that prompts had borrowed */
+    uint64_t link_bytes;         /**< sent while the link was timed */
+    uint64_t link_ns;            /**< time that the link took for them */
+    uint64_t lock_wanted_bytes;  /**< experts to be page-locked in host memory */
+    uint64_t lock_bytes;         /**< page-locked so far */
+    uint64_t lock_refused_bytes; /**< refused by the driver or the system: they are sent slower */
+    uint64_t blob_slow_bytes;    /**< of blob_sent_bytes: from memory that is not page-locked */
+    uint64_t decode_tokens;      /**< rows of strata_session_decode() calls that succeeded */
+    uint64_t decode_steps;       /**< those calls */
+    uint64_t decode_ns;          /**< their wall time */
+    uint64_t decode_hit_bytes;   /**< experts that those steps needed and found on the device, */
+    uint64_t decode_place_bytes; /**< experts that they read from host memory in place, */
+    uint64_t decode_fetch_bytes; /**< and experts that were brought while they waited */
+    uint64_t decode_admit_bytes; /**< experts that were put into the cache between steps */
 } strata_session_stats;
 
 /** Fills `inout`, whose struct_size the caller set. */

@@ -40,9 +40,9 @@ typedef struct strata_tokenizer_info {
 
 /** What becomes of bytes that are no UTF-8. */
 enum {
-    STRATA_INVALID_UTF8_KEEP = 0,   /**< they pass through as bytes; decoding gives them back */
-    STRATA_INVALID_UTF8_REPLACE = 1 /**< each maximal ill-formed part becomes U+FFFD, as Python's
-                                       errors="replace" has it */
+    STRATA_INVALID_UTF8_KEEP = 0, /**< they pass through as bytes; decoding gives them back */
+    /** each maximal ill-formed part becomes U+FFFD, as Python's errors="replace" has it */
+    STRATA_INVALID_UTF8_REPLACE = 1
 };
 
 /** How to encode. All zero (after struct_size) is a good default. */

@@ -38,8 +38,8 @@ enum { STRATA__CPU_ALIGNMENT_BYTES = 64, STRATA__CUDA_ALIGNMENT_BYTES = 256 };
 
 typedef struct strata__device_facts {
     uint32_t kind; /* strata__device_kind */
-    uint32_t
-        host_addressable; /* 1: kernels read host memory at any address in place, at full speed */
+    /* 1: kernels read host memory at any address in place, at full speed */
+    uint32_t host_addressable;
     uint32_t compute_capability; /* 90 = 9.0; 0 on host devices */
     uint32_t multiprocessors;    /* or threads of a host device */
     uint32_t ordinal;            /* N of "cuda:N"; 0 on host devices */

@@ -198,7 +198,8 @@ typedef struct strata__router_args {
     uint32_t sigmoid; /* 1: logits are passed through a sigmoid (gates of shared experts) */
 } strata__router_args;
 
-/* Top-k of each row; ties go to the lower id. Selected entries are written in ascending expert id.
+/*
+ * Top-k of each row; ties go to the lower id. Selected entries are written in ascending expert id.
  */
 typedef struct strata__select_args {
     const float *logits;         /* [rows][experts] */

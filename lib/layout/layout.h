@@ -51,12 +51,12 @@ typedef enum strata__layout_path {
 
 /* Why a layer has its path. */
 typedef enum strata__layout_reason {
-    STRATA__LAYOUT_REASON_NONE,        /* a layer without experts */
-    STRATA__LAYOUT_REASON_COST,        /* the least predicted time */
-    STRATA__LAYOUT_REASON_POLICY,      /* the caller's path for all layers */
-    STRATA__LAYOUT_REASON_EXCEPTION,   /* the caller's path for this layer */
-    STRATA__LAYOUT_REASON_NOT_COVERED, /* the caller's path lacks the layer's formats: least time of
-                                          the rest */
+    STRATA__LAYOUT_REASON_NONE,      /* a layer without experts */
+    STRATA__LAYOUT_REASON_COST,      /* the least predicted time */
+    STRATA__LAYOUT_REASON_POLICY,    /* the caller's path for all layers */
+    STRATA__LAYOUT_REASON_EXCEPTION, /* the caller's path for this layer */
+    /* the caller's path lacks the layer's formats: least time of the rest */
+    STRATA__LAYOUT_REASON_NOT_COVERED,
     STRATA__LAYOUT_REASON_ROWS /* the caller's path takes fewer rows: least time of the rest */
 } strata__layout_reason;
 
@@ -82,9 +82,9 @@ typedef enum strata__layout_stage {
     STRATA__STAGE_FFN_NORM, /* layers with experts: for each dense tile, to SELECT */
     STRATA__STAGE_ROUTER,
     STRATA__STAGE_SELECT,
-    STRATA__STAGE_GROUP,    /* once a chunk */
-    STRATA__STAGE_DENSE_UP, /* dense or shared feed-forward part, for each dense tile, to DENSE_DOWN
-                             */
+    STRATA__STAGE_GROUP, /* once a chunk */
+    /* dense or shared feed-forward part, for each dense tile, to DENSE_DOWN */
+    STRATA__STAGE_DENSE_UP,
     STRATA__STAGE_DENSE_DOWN,
     STRATA__STAGE_EXPERT_UP, /* for each launch of at most expert_tile sorted rows, to COMBINE */
     STRATA__STAGE_EXPERT_DOWN,
@@ -108,16 +108,16 @@ typedef enum strata__layout_buffer_id {
     /* prompt region (and the decode work of the session region), persistent */
     STRATA__BUFFER_RESIDUAL, /* float32 [chunk][streams][width] */
     STRATA__BUFFER_TOKENS,   /* int32 [chunk] */
-    STRATA__BUFFER_SEGMENTS, /* 16 bytes an entry: entries of each dense tile, then of each
-                                attention tile */
+    /* 16 bytes an entry: entries of each dense tile, then of each attention tile */
+    STRATA__BUFFER_SEGMENTS,
     STRATA__BUFFER_POINTERS, /* expert layers x [3][experts] device pointers: gate, up, down */
     STRATA__BUFFER_RING, /* bytes that streamed blobs land in; absent when nothing is streamed */
     /* host region, page-locked */
     STRATA__BUFFER_HOST_TOKENS,   /* source of TOKENS, two chunks */
     STRATA__BUFFER_HOST_SEGMENTS, /* source of SEGMENTS, two chunks */
     STRATA__BUFFER_HOST_POINTERS, /* source of POINTERS, two chunks */
-    STRATA__BUFFER_HOST_OFFSETS, /* expert layers x uint32 [experts + 1] and a flag word behind them
-                                  */
+    /* expert layers x uint32 [experts + 1] and a flag word behind them */
+    STRATA__BUFFER_HOST_OFFSETS,
     STRATA__BUFFER_HOST_LOGITS,  /* float32 [logit tile][vocabulary] */
     STRATA__BUFFER_HOST_STAGING, /* pieces of experts that are not page-locked themselves */
     /* attention part, rows of a dense tile */
@@ -154,9 +154,9 @@ typedef enum strata__layout_buffer_id {
     /* experts, sorted rows of a launch */
     STRATA__BUFFER_EXPERT_SCRATCH, /* decoded weights: rows of max(width, expert_width) values */
     STRATA__BUFFER_QUANTISED_IN,   /* int8 paths: quantised rows of width values */
-    STRATA__BUFFER_EXPERT_GATE_UP, /* float32 [tile][2 * expert_width], paths that
-                                      facts.gate_up_paths names */
-    STRATA__BUFFER_EXPERT_H,       /* activation rows [tile][expert_width]; not on int8 paths */
+    /* float32 [tile][2 * expert_width], paths that facts.gate_up_paths names */
+    STRATA__BUFFER_EXPERT_GATE_UP,
+    STRATA__BUFFER_EXPERT_H, /* activation rows [tile][expert_width]; not on int8 paths */
     STRATA__BUFFER_EXPERT_H_SCALE,
     STRATA__BUFFER_QUANTISED_H, /* int8 paths, in place of h: quantised rows of expert_width */
     STRATA__BUFFER_EXPERT_Y,    /* float32 [tile][width] */
@@ -169,8 +169,7 @@ typedef enum strata__layout_buffer_id {
     STRATA__BUFFER_COUNT
 } strata__layout_buffer_id;
 
-/* ------------------------------------------------------------------------------------------- input
- */
+/* ---------------------------------------------------------------------------------------- input */
 
 typedef struct strata__layout_layer {
     uint32_t heads;
@@ -190,15 +189,15 @@ typedef struct strata__layout_layer {
     uint64_t down_bytes;
     uint64_t dense_bytes; /* of the layer's dense tensors, for the predicted time */
     uint64_t state_bytes; /* recurrent state of one sequence */
-    double
-        path_flops[4]; /* of its experts by path, and rows an expert at half of them; 0: facts' */
+    /* of its experts by path, and rows an expert at half of them; 0: facts' */
+    double path_flops[4];
     double path_half_rows[4];
 } strata__layout_layer;
 
 typedef struct strata__layout_geometry {
     const strata__layout_layer *layers;
-    const uint64_t
-        *tensor_bytes; /* dense tensors to be put on the device, in the session's order */
+    /* dense tensors to be put on the device, in the session's order */
+    const uint64_t *tensor_bytes;
     uint32_t layer_count;
     uint32_t tensor_count;
     uint32_t width;
@@ -221,8 +220,8 @@ typedef struct strata__layout_facts {
     uint64_t memory_bytes;           /* 0: unknown */
     uint64_t shared_memory_bytes;    /* that a block may have; 0: unknown */
     uint64_t alignment_bytes;        /* of every buffer, a power of two */
-    uint64_t
-        coverage[STRATA__LAYOUT_PATH_COUNT];  /* bit f: the path takes format f; 0: no kernels */
+    /* bit f: the path takes format f; 0: no kernels */
+    uint64_t coverage[STRATA__LAYOUT_PATH_COUNT];
     uint64_t attention_scratch_bytes_per_row; /* times rows and heads */
     uint32_t attention_split_keys; /* of attention in steps of decoding (base/spans.h); 0: none */
     uint32_t reserved;
@@ -237,8 +236,8 @@ typedef struct strata__layout_facts {
     double attention_flops;
     double path_flops[STRATA__LAYOUT_PATH_COUNT];
     double path_half_rows[STRATA__LAYOUT_PATH_COUNT]; /* rows per expert at half of path_flops */
-    double
-        round_outputs; /* of a product that are computed at a time; its last round is half empty */
+    /* of a product that are computed at a time; its last round is half empty */
+    double round_outputs;
 } strata__layout_facts;
 
 typedef struct strata__layout_request {
@@ -268,12 +267,12 @@ typedef struct strata__layout_input {
 /* What the planner chooses and a saved plan keeps. Tiles are cut to what can occur. */
 typedef struct strata__layout_choice {
     uint32_t chunk_tokens;
-    uint32_t
-        dense_tile; /* rows of attention part, router and dense feed-forward parts; 0: the chunk */
+    /* rows of attention part, router and dense feed-forward parts; 0: the chunk */
+    uint32_t dense_tile;
     uint32_t attention_tile; /* rows of the attention stage; 0: the dense tile */
     uint32_t expert_tile;    /* sorted rows of an expert launch; 0: chunk * top_k */
-    uint32_t
-        logit_tile; /* 0: as many as make the arena no larger, 1 where host memory is limited */
+    /* 0: as many as make the arena no larger, 1 where host memory is limited */
+    uint32_t logit_tile;
     uint32_t reserved;
     uint64_t scratch_bytes;   /* decoded weights held at once, at least 128 rows */
     uint64_t ring_bytes;      /* 0: two of the largest groups where blobs are streamed */
@@ -282,8 +281,7 @@ typedef struct strata__layout_choice {
     const uint8_t *paths;     /* [layers][bands]; or NULL: by policy */
 } strata__layout_choice;
 
-/* ------------------------------------------------------------------------------------------ result
- */
+/* --------------------------------------------------------------------------------------- result */
 
 /* bytes = row_capacity * row_bytes. */
 typedef struct strata__layout_buffer {

@@ -14,7 +14,8 @@ typedef struct strata__cursor {
     uint64_t at; /* never above bytes */
 } strata__cursor;
 
-/* Each reads what is at the cursor and moves on; `what` names the field in the text of a refusal.
+/*
+ * Each reads what is at the cursor and moves on; `what` names the field in the text of a refusal.
  */
 strata_status strata__cursor_bytes(strata__cursor *cursor, uint64_t count, const char *what,
                                    const uint8_t **out);

@@ -57,7 +57,8 @@ typedef struct strata__want {
     uint32_t presence; /* strata__presence */
 } strata__want;
 
-/* *out is NULL when the tensor is absent and may be. A tensor found has the shape and is decodable.
+/*
+ * *out is NULL when the tensor is absent and may be. A tensor found has the shape and is decodable.
  */
 strata_status strata__model_tensor(strata__model *model, int32_t layer, const strata__want *want,
                                    const strata__tensor **out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tensors of an expected shape, in place. A text names the tensor, what it must be and what it is.
+/*
+ * Tensors of an expected shape, in place. A text names the tensor, what it must be and what it is.
  */
 #include <stdio.h>
 #include <string.h>

@@ -123,7 +123,8 @@ static strata_status dense_tile(strata__step *step, uint32_t first, uint32_t row
     return status == STRATA_OK ? run_dense_part(step, &part) : status;
 }
 
-/* Logits of the experts, or factors of the shared experts: args says whose; the rest is set here.
+/*
+ * Logits of the experts, or factors of the shared experts: args says whose; the rest is set here.
  */
 static strata_status router_args(strata__step *step, uint32_t first, strata__router_args *args)
 {

@@ -63,8 +63,8 @@ typedef struct strata__step {
     const void **pointers;        /* device [3][experts] of the layer */
     const void **host_pointers;   /* what they are copied from */
     const uint32_t *host_offsets; /* of the layer's sorted rows, once they are known */
-    const uint32_t
-        *earlier_flag; /* of the grouping before, which a paced step waits for, or NULL */
+    /* of the grouping before, which a paced step waits for, or NULL */
+    const uint32_t *earlier_flag;
 } strata__step;
 
 /* Uploads tokens and segments. The parts' pages must be reserved. */

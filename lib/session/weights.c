@@ -129,7 +129,8 @@ static uint64_t rope_values(const strata__geometry *geometry, const strata__laye
     return values;
 }
 
-/* Every dense tensor of the model once, in a fixed order; `to` may hold one layer that is reused.
+/*
+ * Every dense tensor of the model once, in a fixed order; `to` may hold one layer that is reused.
  */
 static void walk(placer *p, const strata__geometry *geometry, const strata__layer *layers,
                  strata__weights *to, bool keep_layers)

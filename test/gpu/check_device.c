@@ -191,7 +191,8 @@ static void check_locked(strata__device *device, strata__stream *stream, uint8_t
     free(back);
 }
 
-/* One stream is held at a gate, so that what is asynchronous and what waits can be told for sure.
+/*
+ * One stream is held at a gate, so that what is asynchronous and what waits can be told for sure.
  */
 static void check_order(strata__device *device, uint8_t *on_device, uint8_t *locked)
 {

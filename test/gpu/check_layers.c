@@ -185,7 +185,8 @@ static void scale_gains(side *s, const float **gains, float factor, bool all)
     free(scaled);
 }
 
-/* One value beyond half's range before attention, whose values fit the cache; all before experts.
+/*
+ * One value beyond half's range before attention, whose values fit the cache; all before experts.
  */
 static void make_large(side *s)
 {

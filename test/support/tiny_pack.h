@@ -7,8 +7,8 @@
 
 /* A model. Formats are GGUF type ids; a row must be a whole number of their blocks. */
 typedef struct tiny_spec {
-    const char
-        *architecture; /* "qwen3moe", "qwen2moe" (shared expert with a gate), "ernie4_5-moe" */
+    /* "qwen3moe", "qwen2moe" (shared expert with a gate), "ernie4_5-moe" */
+    const char *architecture;
     uint32_t layers;
     uint32_t dense_layers; /* leading layers without experts: ernie4_5-moe only */
     uint32_t width;

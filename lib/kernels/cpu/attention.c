@@ -142,7 +142,8 @@ static void score_tile(const attention_task *task, tiles *t, uint32_t start, uin
     code->scale_columns(t->outputs + (size_t)start * size, size, width, correction);
 }
 
-/* All tiles against the keys and values of one step; `first` of the item's steps starts the sums.
+/*
+ * All tiles against the keys and values of one step; `first` of the item's steps starts the sums.
  */
 static void attend_step(const attention_task *task, const strata__segment *s, tiles *t,
                         uint32_t key, uint32_t count)

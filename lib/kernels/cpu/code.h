@@ -15,7 +15,8 @@ enum {
     STRATA__KEY_STEP = 64      /* keys of an attention step */
 };
 
-/* One step of attention for `width` columns (pairs of a row and a head) and STRATA__KEY_STEP keys.
+/*
+ * One step of attention for `width` columns (pairs of a row and a head) and STRATA__KEY_STEP keys.
  */
 typedef struct strata__softmax_step {
     float *scores;        /* [KEY_STEP][width]: in logits, out exp(logit * scale - maximum) */

@@ -16,7 +16,8 @@ static strata_status check_path(const char *what, uint32_t path)
     return strata__fail(STRATA_ERR_UNSUPPORTED, "%s: path %u is not one the CPU takes", what, path);
 }
 
-/* Adds the part of every expert's rows that lies in the range; rows count from the range's first.
+/*
+ * Adds the part of every expert's rows that lies in the range; rows count from the range's first.
  */
 static void add_experts(strata__product_job *job, const strata__expert_range *range,
                         const void *const *first, const void *const *second)

@@ -7,7 +7,8 @@
 
 #include "base/error.h"
 
-/* Width of the next tile of a group with `rows` rows left: never more than seven rows of padding.
+/*
+ * Width of the next tile of a group with `rows` rows left: never more than seven rows of padding.
  */
 static uint32_t tile_width(uint32_t rows)
 {

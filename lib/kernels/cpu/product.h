@@ -69,7 +69,8 @@ void strata__product_flush(strata__product_job *job);
 bool strata__product_by_blas(const strata__cpu_kernels *cpu);
 void strata__product_run_blas(const strata__product_job *job, const strata__product_group *group);
 
-/* Whether the scratch holds the least that a product needs; else a status whose text names `what`.
+/*
+ * Whether the scratch holds the least that a product needs; else a status whose text names `what`.
  */
 strata_status strata__product_check_scratch(const char *what, const strata__scratch *scratch,
                                             uint32_t inputs);

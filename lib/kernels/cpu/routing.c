@@ -79,7 +79,8 @@ static void keep_groups(const strata__select_args *a, double *choice)
             choice[e] = -INFINITY;
 }
 
-/* Marks the chosen experts and writes them in ascending order; fewer than top_k only for NaN rows.
+/*
+ * Marks the chosen experts and writes them in ascending order; fewer than top_k only for NaN rows.
  */
 static void choose(const strata__select_args *a, double *choice, int32_t *ids)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Instructions of sm_90a: barriers in shared memory, tensor copies, matrix products of a warpgroup.
+/*
+ * Instructions of sm_90a: barriers in shared memory, tensor copies, matrix products of a warpgroup.
  */
 #ifndef STRATA_KERNELS_CUDA_ATTENTION_HOPPER_PTX_CUH
 #define STRATA_KERNELS_CUDA_ATTENTION_HOPPER_PTX_CUH

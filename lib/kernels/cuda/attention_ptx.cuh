@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Instructions of sm_80 that the portable attention uses, and the place of values in shared memory.
+/*
+ * Instructions of sm_80 that the portable attention uses, and the place of values in shared memory.
  */
 #ifndef STRATA_KERNELS_CUDA_ATTENTION_PTX_CUH
 #define STRATA_KERNELS_CUDA_ATTENTION_PTX_CUH

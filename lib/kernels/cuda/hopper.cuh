@@ -46,7 +46,8 @@ static __device__ __forceinline__ void fence_async_proxy()
     asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
 }
 
-/* One piece of global memory to shared memory; its bytes count at the barrier when they are there.
+/*
+ * One piece of global memory to shared memory; its bytes count at the barrier when they are there.
  */
 static __device__ __forceinline__ void copy_bulk(uint32_t to, const void *from, uint32_t bytes,
                                                  uint32_t barrier)

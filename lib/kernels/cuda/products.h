@@ -65,8 +65,8 @@ typedef struct strata__product_args {
     const uint8_t *image;
     const uint16_t *in; /* halves, [rows of in][inputs] */
     const float *in_scale;
-    const uint32_t
-        *in_row;       /* row of `in` of each sorted row, or NULL: the row itself, less first_row */
+    /* row of `in` of each sorted row, or NULL: the row itself, less first_row */
+    const uint32_t *in_row;
     const float *bias; /* [experts][outputs] from expert 0, or NULL */
     const float *up_bias;
     const float *expert_scale;
@@ -114,7 +114,8 @@ strata_status strata__cuda_product_sm90_load(void);
 strata_status strata__cuda_product_sm90(const strata__cuda_state *state, cudaStream_t stream,
                                         bool paired, const strata__product_args *args);
 
-/* Rows of float32 from any format: out[i] = row (index ? index[i] : i) of the table, times scale.
+/*
+ * Rows of float32 from any format: out[i] = row (index ? index[i] : i) of the table, times scale.
  */
 typedef struct strata__float_rows_args {
     const void *table;

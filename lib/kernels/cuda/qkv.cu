@@ -150,7 +150,8 @@ static __device__ __forceinline__ void fill_angles(const strata__qkv_args &args,
     }
 }
 
-/* Values first .. first + N - 1 of the head, all in pairs (i, i + n / 2) with neighbours likewise.
+/*
+ * Values first .. first + N - 1 of the head, all in pairs (i, i + n / 2) with neighbours likewise.
  */
 template <int N>
 static __device__ __forceinline__ void rotate_halves(float (&x)[N], const float *stage,
@@ -203,7 +204,8 @@ static __device__ __forceinline__ void rotate_head(float (&x)[N], const strata__
         rotate_halves<N>(x, stage, shared, first, half);
 }
 
-/* One head of queries or keys from projection to what is stored; `row_factor` for norms of a row.
+/*
+ * One head of queries or keys from projection to what is stored; `row_factor` for norms of a row.
  */
 template <int N>
 static __device__ __forceinline__ void finish_head(float (&x)[N], const strata__qkv_args &args,

@@ -149,7 +149,8 @@ __device__ __forceinline__ void store_logit(const router_launch &launch, uint32_
         args.sigmoid ? 1.0f / (1.0f + expf(-y)) : y;
 }
 
-/* Grid: tiles of experts, tiles of rows. STAGES - 1 steps are on their way while one is multiplied.
+/*
+ * Grid: tiles of experts, tiles of rows. STAGES - 1 steps are on their way while one is multiplied.
  */
 template <int GROUPS>
 __global__ void __launch_bounds__(THREADS) router(const __grid_constant__ router_launch launch)

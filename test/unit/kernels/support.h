@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tests of the CPU kernels share: a stream, random numbers, guarded buffers, comparisons.
+/*
+ * What the tests of the CPU kernels share: a stream, random numbers, guarded buffers, comparisons.
  */
 #ifndef TEST_KERNELS_SUPPORT_H
 #define TEST_KERNELS_SUPPORT_H

@@ -157,7 +157,8 @@ static void ties_go_to_the_lower_id(void **state)
     kernels->ops->destroy(kernels);
 }
 
-/* Whatever the logits are, ids are distinct, ascending and in range: later kernels index with them.
+/*
+ * Whatever the logits are, ids are distinct, ascending and in range: later kernels index with them.
  */
 static void ids_are_valid_for_any_logits(void **state)
 {

@@ -132,7 +132,8 @@ static void check_table(const bench *b)
             assert_ptr_equal(row[i / experts * 3 * experts + i % experts], cache->places[i]);
 }
 
-/* Every blob that the cache calls present has the pack's bytes where it says; no place is double.
+/*
+ * Every blob that the cache calls present has the pack's bytes where it says; no place is double.
  */
 static uint32_t check_presence(bench *b)
 {

@@ -43,7 +43,8 @@ static const float *floats(uint32_t *used, uint32_t count)
     return at;
 }
 
-/* A model whose layers differ, with every kind of dense tensor in it. Returns the floats they hold.
+/*
+ * A model whose layers differ, with every kind of dense tensor in it. Returns the floats they hold.
  */
 static uint32_t make_model(strata__geometry *geometry, strata__layer layers[2])
 {
