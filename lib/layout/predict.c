@@ -6,11 +6,13 @@
  *
  *   A[l] = U[l-1] + before[l]
  *   C[l] = max(the link's time for all pieces so far,
- *              for every m <= l: A[m] + L[m] + (P[l] - ring - P[m-1]) * seconds_per_byte)
+ *              for every m <= l with P[l] - P[m-1] > ring:
+ *                  A[m] + L[m] + (P[l] - ring - P[m-1]) * seconds_per_byte)
  *   U[l] = max(A[l] + experts[l] + what its launches lose, C[l] + L[l])
  *
  * The second term of C is the ring: when layer m's first launch ends, at most the ring's bytes
- * beyond what was used before m can have been copied.
+ * beyond what was used before m can have been copied. A chunk that is not the first finds the ring
+ * full, and takes as long as the link does for all its pieces at least.
  *
  * Layers are not as regular as that, and copies and kernels slow each other: a part of the shorter
  * of the two comes on top.

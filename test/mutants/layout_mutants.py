@@ -117,9 +117,23 @@ MUTANTS = {
     "overflow not seen": (
         "region.c", "        carver->end = UINT64_MAX;\n", "        carver->end = 0;\n"),
     # Planner.
+    "a smaller expert of a later layer goes before": (
+        "candidates.c", "        if (left == bytes)\n            bytes = 0;", "        if (0)\n"
+        "            bytes = 0;"),
     "refill of a loan costs nothing": (
         "build.c", "copies.refill_bytes = layout->loan_bytes < missing ?",
         "copies.refill_bytes = 0 ?"),
+    "the ring does not hold copies back": (
+        "predict.c", "        if (m > 0)\n", "        if (0)\n"),
+    "the ring holds copies back from the last layer alone": (
+        "predict.c", "latest = larger(latest, start[m] +", "latest = larger(0, start[m] +"),
+    "later chunks find an empty ring": (
+        "predict.c", "cold ? 0 : ring * spb;", "cold ? 0 : 0 * ring * spb;"),
+    "a chunk takes less than its copies": (
+        "predict.c", "cold ? end : s->link_seconds);", "cold ? end : 0);"),
+    "residents of the first layer are forgotten in the others": (
+        "candidates.c", "slots -= p->classes[p->class_of[first++]].slot_bytes;",
+        "slots -= p->classes[p->class_of[first]].slot_bytes;"),
     "launches that the ring cuts off cost nothing": (
         "predict.c", "s->layers[layer].launches * times->launch[step][layer];",
         "0 * s->layers[layer].launches;"),

@@ -19,7 +19,7 @@ import tempfile
 from layout_mutants import MUTANTS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TESTS = ["cases", "tables", "input", "save", "simulate", "planner"]
+TESTS = ["cases", "tables", "input", "save", "predict", "simulate", "planner"]
 TEST_SECONDS = 180
 FLAGS = ["-std=c11", "-O1", "-D_POSIX_C_SOURCE=200809L", "-D_DEFAULT_SOURCE"]
 
