@@ -58,8 +58,10 @@ typedef struct candidate {
     double probability;
 } candidate;
 
-/* The `top` likeliest of one position's logits, likeliest first, ties to the lower id; returns how
- * many. */
+/*
+ * The `top` likeliest of one position's logits, likeliest first, ties to the lower id; returns how
+ * many.
+ */
 uint64_t likeliest(const float *logits, uint64_t count, uint64_t top, candidate *out);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * @file
- * An opened model file and what it says. Nothing here needs a device.
+ * @file An opened model file and what it says. Nothing here needs a device.
  */
 #ifndef STRATA_PACK_H
 #define STRATA_PACK_H
@@ -129,23 +128,27 @@ STRATA_API STRATA_NODISCARD strata_status strata_pack_open_path(strata_context *
                                                                 const char *path,
                                                                 strata_pack **out);
 
-/** As strata_pack_open_path() from memory with one whole file; borrowed until nothing uses the
- * pack. */
+/**
+ * As strata_pack_open_path() from memory with one whole file; borrowed until nothing uses the pack.
+ */
 STRATA_API STRATA_NODISCARD strata_status strata_pack_open_memory(strata_context *context,
                                                                   const void *data,
                                                                   uint64_t data_bytes,
                                                                   strata_pack **out);
 
-/** Drops the caller's reference; sessions and plans made from the pack keep it alive. NULL is
- * legal. */
+/**
+ * Drops the caller's reference; sessions and plans made from the pack keep it alive. NULL is legal.
+ */
 STRATA_API void strata_pack_close(strata_pack *pack);
 
 /** Fills `inout`, whose struct_size the caller set. */
 STRATA_API STRATA_NODISCARD strata_status strata_pack_info_get(const strata_pack *pack,
                                                                strata_pack_info *inout);
 
-/** Facts of layer `layer`; STRATA_ERR_INVALID_ARGUMENT beyond the last, STRATA_ERR_UNSUPPORTED when
- * not runnable. */
+/**
+ * Facts of layer `layer`; STRATA_ERR_INVALID_ARGUMENT beyond the last, STRATA_ERR_UNSUPPORTED when
+ * not runnable.
+ */
 STRATA_API STRATA_NODISCARD strata_status strata_pack_layer_get(const strata_pack *pack,
                                                                 uint32_t layer,
                                                                 strata_layer_info *inout);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * @file
- * Reading prompts.
+ * @file Reading prompts.
  */
 #ifndef STRATA_PREFILL_H
 #define STRATA_PREFILL_H
@@ -11,8 +10,10 @@
 
 STRATA_BEGIN_DECLS
 
-/** What reading prompts needs beside a session: its working memory. Opaque. Thread-safety: the
- * session's. */
+/**
+ * What reading prompts needs beside a session: its working memory. Opaque. Thread-safety: the
+ * session's.
+ */
 typedef struct strata_prefill strata_prefill;
 
 /** Where the working memory comes from. */
@@ -68,8 +69,10 @@ typedef struct strata_progress {
     uint64_t total_tokens; /**< tokens of the prompt */
 } strata_progress;
 
-/** Called once a layer on the calling thread. 0 goes on, anything else stops with
- * STRATA_ERR_CANCELLED. */
+/**
+ * Called once a layer on the calling thread. 0 goes on, anything else stops with
+ * STRATA_ERR_CANCELLED.
+ */
 typedef int32_t (*strata_progress_fn)(void *user_data, const strata_progress *progress);
 
 /** Which positions' logits a prompt hands back. */

@@ -16,8 +16,10 @@
 
 STRATA_BEGIN_DECLS
 
-/** How to choose. The defaults of strata_sample_options_init() draw from the model's own
- * distribution. */
+/**
+ * How to choose. The defaults of strata_sample_options_init() draw from the model's own
+ * distribution.
+ */
 typedef struct strata_sample_options {
     uint32_t struct_size;     /**< sizeof this structure */
     uint32_t top_k;           /**< only the k likeliest; 0: all */
@@ -30,8 +32,10 @@ typedef struct strata_sample_options {
     uint64_t recent_count; /**< number of them */
 } strata_sample_options;
 
-/** Fills the defaults (temperature 1, top_p 1, penalty 1, all else 0), never writing beyond
- * caller_bytes, and sets struct_size to it. */
+/**
+ * Fills the defaults (temperature 1, top_p 1, penalty 1, all else 0), never writing beyond
+ * caller_bytes, and sets struct_size to it.
+ */
 STRATA_API void strata_sample_options_init(strata_sample_options *options, uint64_t caller_bytes);
 
 /**
@@ -69,8 +73,9 @@ STRATA_API STRATA_NODISCARD strata_status strata_logits_temperature(float *logit
 STRATA_API STRATA_NODISCARD strata_status strata_logits_top_k(float *logits, uint64_t count,
                                                               uint32_t top_k);
 
-/** Keeps the fewest likeliest whose probabilities sum to `top_p` or more, at least one; 1 keeps
- * all. */
+/**
+ * Keeps the fewest likeliest whose probabilities sum to `top_p` or more, at least one; 1 keeps all.
+ */
 STRATA_API STRATA_NODISCARD strata_status strata_logits_top_p(float *logits, uint64_t count,
                                                               float top_p);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * @file
- * A pack on a device with its KV cache; prompts are read with strata/prefill.h.
+ * @file A pack on a device with its KV cache; prompts are read with strata/prefill.h.
  */
 #ifndef STRATA_SESSION_H
 #define STRATA_SESSION_H
@@ -13,8 +12,9 @@
 
 STRATA_BEGIN_DECLS
 
-/** A pack on a device. Opaque. Thread-safety: one thread at a time, but for
- * strata_session_cancel(). */
+/**
+ * A pack on a device. Opaque. Thread-safety: one thread at a time, but for strata_session_cancel().
+ */
 typedef struct strata_session strata_session;
 
 /** The three projections of one expert. */
@@ -84,12 +84,16 @@ STRATA_API void strata_session_options_init(strata_session_options *options, uin
 STRATA_API STRATA_NODISCARD strata_status strata_session_create(
     strata_pack *pack, const strata_session_options *options, strata_session **out);
 
-/** Ends a session and frees what it owns. Not while a call on it runs, nor from its callbacks. NULL
- * is legal. */
+/**
+ * Ends a session and frees what it owns. Not while a call on it runs, nor from its callbacks. NULL
+ * is legal.
+ */
 STRATA_API void strata_session_destroy(strata_session *session);
 
-/** Asks a running call to stop with STRATA_ERR_CANCELLED within a layer. Any thread; holds until
- * that call returns. */
+/**
+ * Asks a running call to stop with STRATA_ERR_CANCELLED within a layer. Any thread; holds until
+ * that call returns.
+ */
 STRATA_API void strata_session_cancel(strata_session *session);
 
 /** The plan that the session runs on: the session's, valid until it is destroyed. */

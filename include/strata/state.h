@@ -55,8 +55,10 @@ STRATA_API STRATA_NODISCARD strata_status strata_session_save_memory(strata_sess
                                                                      uint64_t buffer_bytes,
                                                                      uint64_t *out_bytes);
 
-/** As strata_session_save_memory() into a file, which is replaced as a whole or stays as it was;
- * also STRATA_ERR_IO. */
+/**
+ * As strata_session_save_memory() into a file, which is replaced as a whole or stays as it was;
+ * also STRATA_ERR_IO.
+ */
 STRATA_API STRATA_NODISCARD strata_status strata_session_save_path(strata_session *session,
                                                                    int32_t sequence_id,
                                                                    const char *path);

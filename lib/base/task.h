@@ -14,8 +14,10 @@
 typedef void (*strata__task_fn)(const void *arguments);
 
 typedef struct strata__task_queue {
-    /* Copies `bytes` of arguments (at most STRATA__TASK_BYTES) and runs `fn` on them in stream
-     * order. */
+    /*
+     * Copies `bytes` of arguments (at most STRATA__TASK_BYTES) and runs `fn` on them in stream
+     * order.
+     */
     strata_status (*enqueue)(struct strata__task_queue *queue, strata__task_fn fn,
                              const void *arguments, uint64_t bytes);
 } strata__task_queue;

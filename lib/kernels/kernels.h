@@ -4,12 +4,14 @@
  *
  * Rules
  *   - A launch is asynchronous on `stream`: the argument structure is copied, what it points to
- * must stay valid until the launch has run. All pointers are device pointers unless named `host_`.
+ *     must stay valid until the launch has run. All pointers are device pointers unless named
+ *     `host_`.
  *     On the CPU a stream is a strata__task_queue (base/task.h); on CUDA it is a cudaStream_t.
  *   - Kernels allocate nothing and know neither plan nor pack. Scratch comes with the arguments.
  *   - The residual stream, router logits, expert outputs and logits are float32. "Activation rows"
  *     are what products read: float32 on the CPU; half with one float32 scale per row on CUDA,
- * where value = data * scale and the scale is a power of two, 1 unless the row leaves half's range.
+ *     where value = data * scale and the scale is a power of two, 1 unless the row leaves half's
+ *     range.
  *   - A launch returns a status for what can be known at launch time (unsupported format or shape,
  *     driver error); the results of earlier launches are reported by the device when it is asked.
  *   - Products add K in fixed ascending steps; a row's result depends on nothing but its own inputs
@@ -34,8 +36,10 @@
 #include "base/graph.h"
 #include "base/spans.h"
 
-/* Activation rows: `rows` x `width` elements, dense, and on CUDA a float32 scale per row (else
- * NULL). */
+/*
+ * Activation rows: `rows` x `width` elements, dense, and on CUDA a float32 scale per row (else
+ * NULL).
+ */
 typedef struct strata__rows {
     void *data;
     float *scale;
@@ -52,9 +56,9 @@ typedef struct strata__weight {
 
 /*
  * Scratch for decoded weights; at least decode_bytes_per_value * 128 * K, K rounded up to a
- * multiple of 64 (see strata__kernels). The
- * CPU keeps packed activation rows in it instead: 128 of them serve a dense product as well as more
- * do; expert products gain a little from several experts' rows at once.
+ * multiple of 64 (see strata__kernels). The CPU keeps packed activation rows in it instead: 128 of
+ * them serve a dense product as well as more do; expert products gain a little from several
+ * experts' rows at once.
  */
 typedef struct strata__scratch {
     void *data;
@@ -103,8 +107,10 @@ typedef struct strata__embed_args {
     float scale;
 } strata__embed_args;
 
-/* RMS norm (Zhang and Sennrich, 2019): out[r] = x[r] * inv_rms[r] * weight, inv_rms =
- * 1/sqrt(mean(x^2)+eps) */
+/*
+ * RMS norm (Zhang and Sennrich, 2019): out[r] = x[r] * inv_rms[r] * weight, inv_rms =
+ * 1/sqrt(mean(x^2)+eps)
+ */
 typedef struct strata__norm_args {
     const float *x;      /* [rows][width] */
     const float *weight; /* [width] */
@@ -161,8 +167,10 @@ typedef struct strata__qkv_args {
     float eps;
 } strata__qkv_args;
 
-/* Causal grouped-query attention of a tile of rows over the cache, which already holds their K and
- * V. */
+/*
+ * Causal grouped-query attention of a tile of rows over the cache, which already holds their K and
+ * V.
+ */
 typedef struct strata__attention_args {
     strata__rows q;   /* [rows][heads * head_size] */
     strata__rows out; /* [rows][heads * head_size] */

@@ -454,8 +454,10 @@ strata_status strata__layout_load(const strata__allocator *allocator,
 strata_status strata__layout_fits_device(const strata__layout *layout,
                                          const strata__layout_facts *facts);
 
-/* Band and configuration of a step of `rows` tokens, 1 to chunk_tokens; the count when there is
- * none. */
+/*
+ * Band and configuration of a step of `rows` tokens, 1 to chunk_tokens; the count when there is
+ * none.
+ */
 uint32_t strata__layout_band_of(const strata__layout_work *work, uint64_t rows);
 uint32_t strata__layout_config_of(const strata__layout_work *work, uint32_t layer, uint64_t rows);
 

@@ -65,8 +65,10 @@ const strata__architecture *strata__architecture_find(const char *name);
 /* Names of all of them, one by one; NULL beyond the last. */
 const char *strata__architecture_name(uint32_t index);
 
-/* Grouped-query attention (Ainslie et al., 2023): separate or fused projections, norms, biases,
- * sinks. */
+/*
+ * Grouped-query attention (Ainslie et al., 2023): separate or fused projections, norms, biases,
+ * sinks.
+ */
 strata_status strata__attention_load_gqa(strata__model *model, strata__layer *layer);
 
 /* Experts with router and shared experts; dense in the layers that have none. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Metadata entries: checked here once, so that whoever reads them later needs no bounds of the
- * file. */
+/*
+ * Metadata entries: checked here once, so that whoever reads them later needs no bounds of the
+ * file.
+ */
 #include "pack/metadata.h"
 
 #include <stddef.h>

@@ -147,8 +147,10 @@ uint64_t strata__pack_tensor_count(const strata__pack *pack);
 const strata__tensor *strata__pack_tensor(const strata__pack *pack, uint64_t index);
 const strata__tensor *strata__pack_tensor_find(const strata__pack *pack, const char *name);
 
-/* Metadata. Types are GGUF's: 0 u8 1 i8 2 u16 3 i16 4 u32 5 i32 6 f32 7 bool 8 string 9 array 10
- * u64 11 i64 12 f64. */
+/*
+ * Metadata. Types are GGUF's: 0 u8 1 i8 2 u16 3 i16 4 u32 5 i32 6 f32 7 bool 8 string 9 array 10
+ * u64 11 i64 12 f64.
+ */
 typedef struct strata__value {
     const char *key; /* NUL-terminated, the pack's */
     uint32_t type;
@@ -172,12 +174,16 @@ strata_status strata__value_string(const strata__value *value, uint64_t element,
 uint64_t strata__pack_token_count(const strata__pack *pack);
 strata_status strata__pack_token(const strata__pack *pack, uint64_t id, const uint8_t **out_bytes,
                                  uint64_t *out_count, uint32_t *out_type, float *out_score);
-/* The bytes a token stands for in a text (byte-level and SentencePiece escapes undone); returns
- * bytes needed. */
+/*
+ * The bytes a token stands for in a text (byte-level and SentencePiece escapes undone); returns
+ * bytes needed.
+ */
 strata_status strata__pack_token_text(const strata__pack *pack, uint64_t id, char *buffer,
                                       uint64_t buffer_bytes, uint64_t *out_bytes);
-/* As above for any stored text of a token of this type, without a NUL; `out` NULL: only the bytes
- * needed, never more than `count`. */
+/*
+ * As above for any stored text of a token of this type, without a NUL; `out` NULL: only the bytes
+ * needed, never more than `count`.
+ */
 uint64_t strata__pack_unescape(const strata__pack *pack, uint32_t type, const uint8_t *stored,
                                uint64_t count, uint8_t *out);
 

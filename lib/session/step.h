@@ -113,8 +113,10 @@ typedef struct strata__taker {
     strata_status status;
 } strata__taker;
 
-/* Row `first` of a buffer that is to hold `rows` rows from there. NULL when there is no such
- * buffer. */
+/*
+ * Row `first` of a buffer that is to hold `rows` rows from there. NULL when there is no such
+ * buffer.
+ */
 void *strata__take(strata__taker *taker, uint32_t id, uint64_t first, uint64_t rows);
 
 /* As above; an absent buffer is a failure. */

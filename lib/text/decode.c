@@ -13,8 +13,10 @@ static bool is_control(const strata_tokenizer *t, int32_t token)
     return type == STRATA__TOKEN_CONTROL || type == STRATA__TOKEN_UNKNOWN;
 }
 
-/* Bytes of a token. `first`: nothing but control tokens came before, so that the space that stands
- * before a text falls away. */
+/*
+ * Bytes of a token. `first`: nothing but control tokens came before, so that the space that stands
+ * before a text falls away.
+ */
 static uint64_t bytes_of(const strata_tokenizer *t, const strata_decode_options *options,
                          int32_t token, bool first, const uint8_t **out)
 {

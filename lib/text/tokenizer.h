@@ -15,8 +15,10 @@ struct strata_tokenizer {
     strata__special special;
     strata__splitter *splitter; /* byte pairs; NULL: SentencePiece */
     bool whole_words;           /* a word that is a token is not merged from its bytes */
-    /* SentencePiece: last bytes of words that some token joins to a space behind them. Behind all
-     * other words a text can be cut before it is merged. */
+    /*
+     * SentencePiece: last bytes of words that some token joins to a space behind them. Behind all
+     * other words a text can be cut before it is merged.
+     */
     bool joins_space[256];
     strata_tokenizer_info info;
 };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The tool's own parts: numbers as people write them, token lists, UTF-8, JSON, differences, text
- * that comes in pieces. */
+/*
+ * The tool's own parts: numbers as people write them, token lists, UTF-8, JSON, differences, text
+ * that comes in pieces.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

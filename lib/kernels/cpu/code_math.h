@@ -82,8 +82,10 @@ static double sum_squares(const float *values, uint32_t n)
 static inline uint16_t half_of_float(float value)
 {
     uint32_t bits = bits_of_float(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-    /* From 2^-14 on: rebias the exponent and round the fraction; below, the sum aligns the
-     * fraction. */
+    /*
+     * From 2^-14 on: rebias the exponent and round the fraction; below, the sum aligns the
+     * fraction.
+     */
     uint32_t normal = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
     uint32_t small = bits_of_float(float_of_bits(magnitude) + 0.5f) - bits_of_float(0.5f);
     uint32_t half = magnitude < 113u << 23 ? small : normal;

@@ -12,8 +12,10 @@
 
 #include "base/error.h"
 
-/* Looks at the state before a thread sleeps: a few microseconds, which bridges the gap between
- * loops. */
+/*
+ * Looks at the state before a thread sleeps: a few microseconds, which bridges the gap between
+ * loops.
+ */
 enum { SPINS = 400 };
 
 struct strata__pool {

@@ -30,8 +30,10 @@ void strata__pool_destroy(strata__pool *pool); /* NULL is legal */
 
 uint32_t strata__pool_threads(const strata__pool *pool);
 
-/* Runs fn for items 0 .. items - 1 and returns when all have ended. Calls from several threads
- * queue. */
+/*
+ * Runs fn for items 0 .. items - 1 and returns when all have ended. Calls from several threads
+ * queue.
+ */
 void strata__pool_run(strata__pool *pool, uint32_t items, strata__pool_fn fn, void *user_data);
 
 #endif

@@ -28,8 +28,10 @@ static void scale_values(float *values, uint32_t n, float factor, const float *w
         values[i] = values[i] * factor * weight[i];
 }
 
-/* Rotates the heads of a row; the angle is taken in double, since position times frequency is
- * large. */
+/*
+ * Rotates the heads of a row; the angle is taken in double, since position times frequency is
+ * large.
+ */
 static void rotate_heads(const strata__qkv_args *a, float *row, uint32_t heads, uint32_t position)
 {
     uint32_t pairs = a->rope_width / 2, size = a->kv.head_size;

@@ -67,8 +67,10 @@ template <int STAGES> struct ring_cursor {
     }
 };
 
-/* Tiles of all segments and KV heads in order of weight, heaviest first; dealt in alternating
- * order. */
+/*
+ * Tiles of all segments and KV heads in order of weight, heaviest first; dealt in alternating
+ * order.
+ */
 struct tile_dealer {
     uint32_t tiles, total, round;
 

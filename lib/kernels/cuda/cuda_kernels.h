@@ -33,8 +33,10 @@ strata_status strata__cuda_status(cudaError_t code, const char *what);
 strata_status strata__cuda_load_kernels(const void *const *kernels, uint32_t count,
                                         uint32_t shared_bytes);
 
-/* Loads attention and qkv kernels, raises their shared memory limits and fills the state's last
- * fields. */
+/*
+ * Loads attention and qkv kernels, raises their shared memory limits and fills the state's last
+ * fields.
+ */
 strata_status strata__cuda_attention_load(strata__cuda_state *state);
 
 strata_status strata__cuda_attention(const strata__cuda_state *state, cudaStream_t stream,

@@ -188,8 +188,10 @@ static void the_hottest_come_first(void **state)
     bench_close(b);
 }
 
-/* Refused where it is, a file is copied to memory that can be locked; when that is refused too, it
- * stays as it is. */
+/*
+ * Refused where it is, a file is copied to memory that can be locked; when that is refused too, it
+ * stays as it is.
+ */
 static void what_is_refused(void **state)
 {
     strata__delaying_usage usage;
