@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * @file An opened model file and what it says. Nothing here needs a device.
+ * @file
+ * An opened model file and what it says. Nothing here needs a device.
  */
 #ifndef STRATA_PACK_H
 #define STRATA_PACK_H

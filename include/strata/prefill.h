@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * @file Reading prompts.
+ * @file
+ * Reading prompts.
  */
 #ifndef STRATA_PREFILL_H
 #define STRATA_PREFILL_H

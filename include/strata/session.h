@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /**
- * @file A pack on a device with its KV cache; prompts are read with strata/prefill.h.
+ * @file
+ * A pack on a device with its KV cache; prompts are read with strata/prefill.h.
  */
 #ifndef STRATA_SESSION_H
 #define STRATA_SESSION_H
