@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Each answers false, and leaves *out alone, when the exact result does not fit. */
+/* Those with `out` answer false, and leave it alone, when the exact result does not fit. */
 static inline bool strata__add_u64(uint64_t a, uint64_t b, uint64_t *out)
 {
     if (a > UINT64_MAX - b)
@@ -21,6 +21,12 @@ static inline bool strata__mul_u64(uint64_t a, uint64_t b, uint64_t *out)
         return false;
     *out = a * b;
     return true;
+}
+
+/* a / b, rounded up; b is not zero. No result overflows. */
+static inline uint64_t strata__divide_up_u64(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
 }
 
 /* Rounds up to a multiple of `alignment`, which must not be zero. */

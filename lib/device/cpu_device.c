@@ -5,9 +5,9 @@
  * recorded.
  */
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/task.h"
 #include "device/device.h"
@@ -167,11 +167,9 @@ static void cpu_event_destroy(strata__device *device, strata__event *event)
 static strata_status cpu_event_record(strata__device *device, strata__event *event,
                                       strata__stream *stream)
 {
-    struct timespec now;
     (void)device;
     (void)stream;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    event->time_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    event->time_ns = strata__clock_ns();
     event->recorded = true;
     return STRATA_OK;
 }

@@ -2,8 +2,8 @@
 /* Streams and events of the delaying test device, and the order in which work is run. */
 #include <stddef.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "device/delaying_device.h"
 
@@ -80,13 +80,6 @@ strata_status strata__delaying_push(delaying_stream *stream, delaying_op *op)
     return STRATA_OK;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void execute(delaying_stream *stream, const delaying_op *op)
 {
     switch (op->kind) {
@@ -101,7 +94,7 @@ static void execute(delaying_stream *stream, const delaying_op *op)
         break;
     case OP_RECORD:
         if (op->event->stream == stream && op->event->ticket == op->ticket)
-            op->event->time_ns = now_ns();
+            op->event->time_ns = strata__clock_ns();
         break;
     default:
         break;

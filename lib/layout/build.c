@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "layout/arena.h"
 #include "layout/cost.h"
@@ -307,7 +308,7 @@ static void copy_request(const strata__layout_problem *p, const strata__layout_s
     layout->context_tokens = r->context_tokens;
     layout->prompt_tokens = r->prompt_tokens;
     layout->budget_bytes = p->budget_bytes;
-    layout->chunk_count = (uint32_t)((r->prompt_tokens + spec->chunk - 1) / spec->chunk);
+    layout->chunk_count = (uint32_t)strata__divide_up_u64(r->prompt_tokens, spec->chunk);
     layout->scratch_bytes = spec->scratch_bytes;
     layout->ring_bytes = spec->ring_bytes;
 }

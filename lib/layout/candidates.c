@@ -40,8 +40,7 @@ static void add_chunk(strata__planner *planner, uint64_t chunk)
 /* The size of as few equal chunks as are not larger than `most`. */
 static uint64_t even_chunk(uint64_t tokens, uint64_t most)
 {
-    uint64_t chunks = (tokens + most - 1) / most;
-    return (tokens + chunks - 1) / chunks;
+    return strata__divide_up_u64(tokens, strata__divide_up_u64(tokens, most));
 }
 
 /* Chunks of one size, for every number of them up to 24, then in ever larger steps. */
@@ -54,7 +53,7 @@ static void list_chunks(strata__planner *planner)
         return;
     }
     for (uint64_t n = 1; tokens > n * SMALL_CHUNK; n += n < 24 ? 1 : n / 4)
-        add_chunk(planner, (tokens + n - 1) / n);
+        add_chunk(planner, strata__divide_up_u64(tokens, n));
     add_chunk(planner, SMALL_CHUNK);
     add_chunk(planner, even_chunk(tokens, SMALL_CHUNK));
     for (uint32_t chunk = SMALL_CHUNK / 2; chunk; chunk /= 2)
@@ -206,9 +205,8 @@ static uint64_t room(int64_t bytes, int64_t base, int64_t row_bytes, uint64_t ca
 /* The smallest tile, in whole steps, that takes as many turns for `total` rows. */
 static uint64_t even(uint64_t total, uint64_t tile)
 {
-    uint64_t turns = (total + tile - 1) / tile;
-    uint64_t least = (total + turns - 1) / turns;
-    least = (least + LEAST_DENSE_ROWS - 1) / LEAST_DENSE_ROWS * LEAST_DENSE_ROWS;
+    uint64_t least = strata__divide_up_u64(total, strata__divide_up_u64(total, tile));
+    least = strata__divide_up_u64(least, LEAST_DENSE_ROWS) * LEAST_DENSE_ROWS;
     return smaller(least, tile);
 }
 

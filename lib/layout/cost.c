@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "layout/cost.h"
 
+#include "base/checked.h"
 #include "layout/demand.h"
 
 static double larger(double a, double b)
@@ -10,7 +11,7 @@ static double larger(double a, double b)
 
 static double ceil_div(uint64_t a, uint64_t b)
 {
-    return (double)((a + b - 1) / b);
+    return (double)strata__divide_up_u64(a, b);
 }
 
 uint64_t strata__layout_ns(double seconds)
@@ -205,7 +206,7 @@ void strata__layout_times_init(strata__layout_times *times, const strata__layout
 {
     const uint64_t runs = STRATA__LAYOUT_MAX_STEPS - 2; /* the first and the last are apart */
     uint64_t tokens = problem->request.prompt_tokens, first = 1;
-    uint64_t chunks = (tokens + spec->chunk - 1) / spec->chunk;
+    uint64_t chunks = strata__divide_up_u64(tokens, spec->chunk);
     uint64_t last_rows = tokens - (chunks - 1) * spec->chunk, middle = chunks < 2 ? 0 : chunks - 2;
     times->step_count = 0;
     times->before_seconds = times->expert_seconds = 0;

@@ -6,6 +6,7 @@
  */
 #include "layout/demand.h"
 
+#include "base/checked.h"
 #include "base/format.h"
 #include "base/spans.h"
 
@@ -33,7 +34,7 @@ uint64_t strata__layout_expert_rows(const strata__layout_problem *problem,
 
 static uint32_t tiles_of(uint32_t rows, uint32_t tile)
 {
-    return rows / tile + (rows % tile != 0);
+    return (uint32_t)strata__divide_up_u64(rows, tile);
 }
 
 uint32_t strata__layout_segment_capacity(const strata__layout_problem *problem,
@@ -52,7 +53,7 @@ uint32_t strata__layout_segment_capacity(const strata__layout_problem *problem,
 static uint64_t decoded_values(uint64_t values)
 {
     const uint64_t step = STRATA__LAYOUT_DECODE_VALUES;
-    return (values + step - 1) / step * step;
+    return strata__divide_up_u64(values, step) * step;
 }
 
 uint64_t strata__layout_scratch_rows(const strata__layout_problem *problem,
@@ -62,7 +63,7 @@ uint64_t strata__layout_scratch_rows(const strata__layout_problem *problem,
     const uint64_t step = STRATA__LAYOUT_DECODE_ROWS;
     uint64_t row_bytes = decoded_values(values) * problem->facts.decode_bytes_per_value;
     uint64_t wanted = spec->scratch_bytes / row_bytes / step * step;
-    uint64_t most = (total + step - 1) / step * step;
+    uint64_t most = strata__divide_up_u64(total, step) * step;
     if (wanted > most)
         wanted = most;
     return wanted < step ? step : wanted;
@@ -176,7 +177,8 @@ static uint64_t expert_scratch_rows(const ctx *c)
 {
     uint64_t width = c->problem->geometry.width, inner = c->layer->expert_width;
     uint64_t values = larger(width, inner);
-    uint64_t total = (2 * inner * width + values - 1) / values * c->problem->geometry.experts;
+    uint64_t total =
+        strata__divide_up_u64(2 * inner * width, values) * c->problem->geometry.experts;
     return scratch_rows(c, values, larger(total, width));
 }
 

@@ -17,6 +17,7 @@
  * Layers are not as regular as that, and copies and kernels slow each other: a part of the shorter
  * of the two comes on top.
  */
+#include "base/checked.h"
 #include "layout/cost.h"
 
 uint32_t strata__layout_group_experts(const strata__layout_problem *problem, uint32_t layer,
@@ -51,7 +52,7 @@ static double launches_of(const strata__layout_problem *p, uint32_t layer, uint3
                           uint64_t bytes)
 {
     uint32_t experts = strata__layout_group_experts(p, layer, bytes);
-    return (missing + experts - 1) / experts;
+    return (double)strata__divide_up_u64(missing, experts);
 }
 
 /* Part of a layer's experts that a launch of the missing ones has: a quarter at most. */
@@ -82,8 +83,9 @@ static void fill_layers(simulation *s)
             slot = (double)p->classes[p->class_of[i]].slot_bytes;
         }
         s->layers[i].bytes = missing * slot;
-        s->layers[i].link = missing * slot * c->seconds_per_byte +
-                            3 * f->link_latency_seconds * ((missing + group - 1) / group);
+        s->layers[i].link =
+            missing * slot * c->seconds_per_byte +
+            3 * f->link_latency_seconds * (double)strata__divide_up_u64(missing, group);
         s->layers[i].launches = missing ? launches_of(p, i, missing, c->ring_bytes / 2) : 0;
         s->layers[i].tail = missing ? launch_part(p, i, missing, c->tail_bytes) : 0;
         s->link_seconds += s->layers[i].link;

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/kv_pages.h"
 #include "layout/region.h"
 
 /* A number of the input, and what it may be. */
@@ -139,17 +140,12 @@ static strata_status check_policy(const strata__layout_request *r, uint32_t laye
     return STRATA_OK;
 }
 
-static uint64_t pages_of(uint64_t tokens, uint64_t page_tokens)
-{
-    return tokens / page_tokens + (tokens % page_tokens != 0);
-}
-
 void strata__layout_set_pages(strata__layout_problem *problem, uint32_t pages_per_sequence)
 {
     const strata__layout_request *r = &problem->request;
     uint64_t all = (uint64_t)pages_per_sequence * r->sequences, together = all;
     if (r->kv_tokens)
-        together = pages_of(r->kv_tokens, r->page_tokens);
+        together = strata__kv_pages(r->kv_tokens, r->page_tokens);
     if (together < pages_per_sequence)
         together = pages_per_sequence;
     problem->pages_per_sequence = pages_per_sequence;
@@ -184,13 +180,13 @@ static strata_status check_request(strata__layout_problem *p)
     strata_status status = check_ranges(ranges, COUNT(ranges), "request");
     if (status != STRATA_OK)
         return status;
-    pages = pages_of(r->context_tokens, r->page_tokens) * r->sequences;
+    pages = strata__kv_pages(r->context_tokens, r->page_tokens) * r->sequences;
     if (pages > INT32_MAX)
         return strata__fail(
             STRATA_ERR_INVALID_ARGUMENT,
             "%u sequences of %llu tokens take %llu pages, more than can be numbered", r->sequences,
             (unsigned long long)r->context_tokens, (unsigned long long)pages);
-    strata__layout_set_pages(p, (uint32_t)pages_of(r->context_tokens, r->page_tokens));
+    strata__layout_set_pages(p, (uint32_t)strata__kv_pages(r->context_tokens, r->page_tokens));
     return check_policy(r, p->geometry.layer_count);
 }
 

@@ -2,18 +2,11 @@
 #include "session/decode.h"
 
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "session/decode_step.h"
 #include "session/session.h"
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 strata_status strata__decode_init(strata_session *session)
 {
@@ -171,7 +164,7 @@ static void finish(strata__round *r, strata_status status, uint64_t begin_ns)
     }
     if (status == STRATA_OK)
         strata__decode_cache_learn(session, r->rows);
-    out->wall_ns = now_ns() - begin_ns;
+    out->wall_ns = strata__clock_ns() - begin_ns;
     if (status != STRATA_OK)
         return;
     out->row_count = r->rows;
@@ -189,7 +182,7 @@ static void finish(strata__round *r, strata_status status, uint64_t begin_ns)
 strata_status strata__session_decode(strata_session *session, const strata_decode_request *request,
                                      strata_decode_result *out)
 {
-    uint64_t begin_ns = now_ns();
+    uint64_t begin_ns = strata__clock_ns();
     strata__saved_device saved;
     strata__round r = {0};
     strata_status status = strata__session_enter(session, &saved);

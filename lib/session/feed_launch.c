@@ -2,6 +2,7 @@
 /* Of the feed: which experts a launch takes. */
 #include "session/feed_launch.h"
 
+#include "base/checked.h"
 #include "session/state.h"
 
 /* Launches that wait for blobs are a part of the layer at most. */
@@ -47,14 +48,14 @@ bool strata__feed_has_arrived(const strata__feed *feed, const strata__feed_piece
 static uint64_t even_launch(const strata__feed *feed, uint32_t index, uint32_t end)
 {
     uint64_t slot = feed->session->layout->layers[feed->layer].slot_bytes;
-    uint64_t most = slot * ((feed->session->geometry->experts + LAYER_PARTS - 1) / LAYER_PARTS);
+    uint64_t most = slot * strata__divide_up_u64(feed->session->geometry->experts, LAYER_PARTS);
     uint64_t left = 0, launches;
     if (most > feed->launch_bytes)
         most = feed->launch_bytes;
     for (; index < end; ++index)
         left += missing_of(feed, &feed->pieces[index]);
-    launches = (left + most - 1) / most;
-    return launches ? (left + launches - 1) / launches : 0;
+    launches = strata__divide_up_u64(left, most);
+    return launches ? strata__divide_up_u64(left, launches) : 0;
 }
 
 uint32_t strata__feed_limit(const strata__feed *feed, uint32_t first)

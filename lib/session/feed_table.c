@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "session/state.h"
 
@@ -27,7 +28,7 @@ uint32_t strata__feed_table_capacity(const strata_session *session)
     for (uint32_t l = 0; l < session->geometry->layers; ++l) {
         uint32_t group = strata__feed_group(session, l);
         if (group)
-            count += (experts + group - 1) / group;
+            count += (uint32_t)strata__divide_up_u64(experts, group);
     }
     return count;
 }

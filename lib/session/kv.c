@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/kv_pages.h"
 
 strata_status strata__kv_init(strata__kv *kv, const strata__allocator *allocator,
                               uint32_t sequence_count, uint32_t table_stride, uint32_t page_count,
@@ -43,11 +44,6 @@ void strata__kv_finish(strata__kv *kv)
     memset(kv, 0, sizeof *kv);
 }
 
-static uint64_t pages_for(const strata__kv *kv, uint64_t tokens)
-{
-    return tokens / kv->page_tokens + (tokens % kv->page_tokens != 0);
-}
-
 static int32_t *row_of(const strata__kv *kv, uint32_t sequence)
 {
     return kv->table + (uint64_t)sequence * kv->table_stride;
@@ -76,7 +72,8 @@ static bool appends_to_shared(const strata__kv *kv, uint32_t sequence, uint64_t 
 
 strata_status strata__kv_check_pages(const strata__kv *kv, uint32_t sequence, uint64_t tokens)
 {
-    uint64_t pages = pages_for(kv, tokens), held = kv->sequences[sequence].pages, needed = 0;
+    uint64_t pages = strata__kv_pages(tokens, kv->page_tokens),
+             held = kv->sequences[sequence].pages, needed = 0;
     if (pages > kv->table_stride)
         return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
                             "sequence %u would hold %llu tokens; its page table holds %llu",
@@ -98,7 +95,7 @@ strata_status strata__kv_reserve(strata__kv *kv, uint32_t sequence, uint64_t tok
 {
     strata__kv_sequence *entry = &kv->sequences[sequence];
     int32_t *row = row_of(kv, sequence);
-    uint64_t pages = pages_for(kv, tokens);
+    uint64_t pages = strata__kv_pages(tokens, kv->page_tokens);
     strata_status status = strata__kv_check_pages(kv, sequence, tokens);
     if (status == STRATA_OK && appends_to_shared(kv, sequence, tokens)) {
         int32_t *shared = &row[strata__kv_length(kv, sequence) / kv->page_tokens];
@@ -123,7 +120,7 @@ void strata__kv_share(strata__kv *kv, uint32_t from, uint32_t to, uint64_t token
     const int32_t *source = row_of(kv, from);
     int32_t *row = row_of(kv, to);
     assert(entry->pages == 0 && tokens <= strata__kv_length(kv, from));
-    for (; entry->pages < pages_for(kv, tokens); ++entry->pages) {
+    for (; entry->pages < strata__kv_pages(tokens, kv->page_tokens); ++entry->pages) {
         row[entry->pages] = source[entry->pages];
         kv->page_users[source[entry->pages]]++;
         kv->changed = true;
@@ -135,7 +132,7 @@ void strata__kv_set_length(strata__kv *kv, uint32_t sequence, uint64_t tokens)
 {
     strata__kv_sequence *entry = &kv->sequences[sequence];
     int32_t *row = row_of(kv, sequence);
-    uint64_t pages = pages_for(kv, tokens);
+    uint64_t pages = strata__kv_pages(tokens, kv->page_tokens);
     assert(pages <= entry->pages);
     while (entry->pages > pages) {
         drop_page(kv, (uint32_t)row[--entry->pages]);

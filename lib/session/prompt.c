@@ -4,8 +4,9 @@
  * finished all of it; whatever stops a prompt, the sequence is left at the last chunk that counted.
  */
 #include <string.h>
-#include <time.h>
 
+#include "base/checked.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "session/session.h"
 #include "session/state.h"
@@ -19,13 +20,6 @@ typedef struct prompt {
     uint64_t chunk_count;
     strata_prefill_result *result;
 } prompt;
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static strata_status check_tokens(const strata_session *session,
                                   const strata_prefill_request *request)
@@ -293,7 +287,7 @@ static void finish(const prompt *p, strata_status status, uint64_t begin_ns)
         strata__kv_set_length(&session->kv, p->sequence, p->start + p->result->read_tokens);
     }
     p->result->sequence_tokens = strata__kv_length(&session->kv, p->sequence);
-    p->result->wall_ns = now_ns() - begin_ns;
+    p->result->wall_ns = strata__clock_ns() - begin_ns;
     strata__counter_add(&session->counters.prompt_tokens, p->result->read_tokens);
     strata__counter_add(&session->counters.prompt_chunks, p->result->chunk_count);
     count_time(p);
@@ -303,7 +297,7 @@ strata_status strata__prefill_run(strata_prefill *prefill, const strata_prefill_
                                   strata_prefill_result *out)
 {
     strata_session *session = prefill->session;
-    uint64_t begin_ns = now_ns(), chunk_tokens = session->layout->prompt.chunk_tokens;
+    uint64_t begin_ns = strata__clock_ns(), chunk_tokens = session->layout->prompt.chunk_tokens;
     strata__saved_device saved;
     prompt p = {0};
     strata_status status = strata__session_enter(session, &saved);
@@ -316,7 +310,7 @@ strata_status strata__prefill_run(strata_prefill *prefill, const strata_prefill_
         p.result = out;
         p.sequence = (uint32_t)request->sequence_id;
         p.start = strata__kv_length(&session->kv, p.sequence);
-        p.chunk_count = (request->token_count + chunk_tokens - 1) / chunk_tokens;
+        p.chunk_count = strata__divide_up_u64(request->token_count, chunk_tokens);
         status = run_chunks(&p);
         finish(&p, status, begin_ns);
     }

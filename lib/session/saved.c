@@ -6,6 +6,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/kv_pages.h"
 
 enum {
     VERSION = 1,
@@ -41,18 +42,13 @@ static uint64_t weights_mark(const strata_session *session)
     return strata__checksum_value(&sum);
 }
 
-static uint64_t pages_for(const strata_session *session, uint64_t tokens)
-{
-    uint64_t page_tokens = session->layout->page_tokens;
-    return tokens / page_tokens + (tokens % page_tokens != 0);
-}
-
 /* The layout has counted as many pages of every layer at least: no sum overflows. */
 static uint64_t total_bytes(const strata_session *session, uint64_t tokens)
 {
     uint64_t bytes = sizeof(strata__saved_header) + CHECKSUM_BYTES;
+    uint64_t pages = strata__kv_pages(tokens, session->layout->page_tokens);
     for (uint32_t i = 0; i < session->geometry->layers; ++i)
-        bytes += 2 * session->layout->layers[i].page_bytes * pages_for(session, tokens);
+        bytes += 2 * session->layout->layers[i].page_bytes * pages;
     return bytes;
 }
 
@@ -152,7 +148,7 @@ strata_status strata__saved_walk_begin(strata__saved_walk *walk, strata_session 
     memset(walk, 0, sizeof *walk);
     walk->session = session;
     walk->sequence = sequence;
-    walk->pages = (uint32_t)pages_for(session, tokens);
+    walk->pages = (uint32_t)strata__kv_pages(tokens, page_tokens);
     walk->last_rows = (uint32_t)(tokens - (walk->pages ? walk->pages - 1 : 0) * page_tokens);
     for (uint32_t i = 0; i < session->geometry->layers; ++i)
         if (session->layout->layers[i].page_bytes > bytes)

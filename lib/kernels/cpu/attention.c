@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "kernels/cpu/kv.h"
 
@@ -215,7 +216,7 @@ static uint32_t segment_blocks(const strata__attention_args *a, const strata__se
                                uint32_t columns)
 {
     uint64_t all = (uint64_t)s->rows * (a->heads / a->kv.kv_heads);
-    return (uint32_t)((all + columns - 1) / columns);
+    return (uint32_t)strata__divide_up_u64(all, columns);
 }
 
 static void attention_item(void *user_data, uint32_t item, uint32_t worker)

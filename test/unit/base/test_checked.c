@@ -50,12 +50,25 @@ static void round_up_to_any_multiple(void **state)
     assert_int_equal(out, 7);
 }
 
+static void quotients_are_rounded_up(void **state)
+{
+    (void)state;
+    assert_int_equal(strata__divide_up_u64(0, 32), 0);
+    assert_int_equal(strata__divide_up_u64(1, 32), 1);
+    assert_int_equal(strata__divide_up_u64(32, 32), 1);
+    assert_int_equal(strata__divide_up_u64(33, 32), 2);
+    assert_true(strata__divide_up_u64(UINT64_MAX, 1) == UINT64_MAX);
+    assert_true(strata__divide_up_u64(UINT64_MAX, 2) == (uint64_t)1 << 63);
+    assert_int_equal(strata__divide_up_u64(UINT64_MAX - 1, UINT64_MAX), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(add_refuses_overflow),
         cmocka_unit_test(mul_refuses_overflow),
         cmocka_unit_test(round_up_to_any_multiple),
+        cmocka_unit_test(quotients_are_rounded_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
