@@ -20,10 +20,8 @@ void strata_decode_request_init(strata_decode_request *request, uint64_t caller_
 
 static strata_status result_out(strata_decode_result *result, const strata_decode_result *outcome)
 {
-    if (!result)
-        return STRATA_OK;
-    return strata__struct_out(result, outcome, sizeof *outcome, FIRST_RESULT_BYTES,
-                              "strata_decode_result");
+    return strata__struct_out_optional(result, outcome, sizeof *outcome, FIRST_RESULT_BYTES,
+                                       "strata_decode_result");
 }
 
 strata_status strata_session_decode(strata_session *session, const strata_decode_request *request,

@@ -81,6 +81,12 @@ void strata_prefill_destroy(strata_prefill *prefill)
     strata__prefill_destroy(prefill);
 }
 
+static strata_status result_out(strata_prefill_result *result, const strata_prefill_result *outcome)
+{
+    return strata__struct_out_optional(result, outcome, sizeof *outcome, FIRST_RESULT_BYTES,
+                                       "strata_prefill_result");
+}
+
 strata_status strata_prefill_run(strata_prefill *prefill, const strata_prefill_request *request,
                                  strata_prefill_result *result)
 {
@@ -91,22 +97,12 @@ strata_status strata_prefill_run(strata_prefill *prefill, const strata_prefill_r
         return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "strata_prefill_run: prefill is NULL");
     status = strata__struct_in(&local, sizeof local, request, FIRST_REQUEST_BYTES,
                                "strata_prefill_request");
+    /* Before any work: a result that cannot be handed back is refused. */
+    if (status == STRATA_OK)
+        status = result_out(result, &outcome);
     if (status != STRATA_OK)
         return status;
-    if (result) {
-        /* Before any work: a result that cannot be handed back is refused. */
-        strata_prefill_result empty = {0};
-        status = strata__struct_out(result, &empty, sizeof empty, FIRST_RESULT_BYTES,
-                                    "strata_prefill_result");
-        if (status != STRATA_OK)
-            return status;
-    }
     status = strata__prefill_run(prefill, &local, &outcome);
-    if (result) {
-        out_status = strata__struct_out(result, &outcome, sizeof outcome, FIRST_RESULT_BYTES,
-                                        "strata_prefill_result");
-        if (status == STRATA_OK)
-            status = out_status;
-    }
-    return status;
+    out_status = result_out(result, &outcome);
+    return status == STRATA_OK ? out_status : status;
 }

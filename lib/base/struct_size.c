@@ -60,6 +60,14 @@ strata_status strata__struct_out(void *caller, const void *local, uint64_t local
     return STRATA_OK;
 }
 
+strata_status strata__struct_out_optional(void *caller, const void *local, uint64_t local_bytes,
+                                          uint64_t first_bytes, const char *name)
+{
+    if (!caller)
+        return STRATA_OK;
+    return strata__struct_out(caller, local, local_bytes, first_bytes, name);
+}
+
 void strata__struct_init(void *caller, uint64_t caller_bytes, const void *local,
                          uint64_t local_bytes)
 {

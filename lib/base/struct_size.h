@@ -21,6 +21,10 @@ strata_status strata__struct_in(void *local, uint64_t local_bytes, const void *c
 strata_status strata__struct_out(void *caller, const void *local, uint64_t local_bytes,
                                  uint64_t first_bytes, const char *name);
 
+/* As above, for outputs that a caller may leave out: `caller` may be NULL. */
+strata_status strata__struct_out_optional(void *caller, const void *local, uint64_t local_bytes,
+                                          uint64_t first_bytes, const char *name);
+
 /*
  * For `_options_init`: copies min(caller_bytes, local_bytes) bytes and sets struct_size to
  * caller_bytes.

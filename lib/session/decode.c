@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "session/decode_step.h"
+#include "session/request.h"
 #include "session/session.h"
 
 strata_status strata__decode_init(strata_session *session)
@@ -64,9 +65,14 @@ void strata__decode_forget(strata_session *session)
 static strata_status check_part(strata__round *r, uint32_t index)
 {
     const strata_decode_part *part = &r->request->parts[index];
-    uint64_t length, context = r->session->layout->context_tokens;
-    uint32_t vocabulary = r->session->geometry->vocabulary;
-    strata_status status = strata__session_length(r->session, part->sequence_id, &length);
+    const strata__request_tokens tokens = {.tokens = part->tokens,
+                                           .count = part->token_count,
+                                           .sequence_id = part->sequence_id,
+                                           .part = index};
+    uint32_t most = r->session->layout->decode.chunk_tokens;
+    uint64_t length;
+    strata_status status =
+        strata__request_check_room(r->session, &tokens, STRATA_ERR_CAPACITY, &length);
     if (status != STRATA_OK)
         return status;
     for (uint32_t i = 0; i < index; ++i)
@@ -74,56 +80,32 @@ static strata_status check_part(strata__round *r, uint32_t index)
             return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
                                 "parts %u and %u are both of sequence %d", i, index,
                                 (int)part->sequence_id);
-    if (!part->tokens || !part->token_count)
-        return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "part %u: no tokens", index);
-    if (part->token_count > r->session->layout->decode.chunk_tokens - r->rows)
+    if (part->token_count > most - r->rows)
         return strata__fail(STRATA_ERR_CAPACITY,
-                            "the step has more than the %u rows planned for decoding",
-                            r->session->layout->decode.chunk_tokens);
-    if (part->token_count > context - length)
-        return strata__fail(STRATA_ERR_CAPACITY,
-                            "sequence %d is full: %u tokens at position %llu, the context is %llu",
-                            (int)part->sequence_id, part->token_count, (unsigned long long)length,
-                            (unsigned long long)context);
-    for (uint32_t i = 0; i < part->token_count; ++i)
-        if (part->tokens[i] < 0 || (uint32_t)part->tokens[i] >= vocabulary)
-            return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
-                                "token %u of part %u is %d; the vocabulary has %u", i, index,
-                                (int)part->tokens[i], vocabulary);
-    r->parts[index].tokens = part->tokens;
-    r->parts[index].sequence = (uint32_t)part->sequence_id;
-    r->parts[index].rows = part->token_count;
-    r->parts[index].position = length;
+                            "the step has more than the %u rows planned for decoding", most);
+    r->parts[index] = (strata__step_part){.tokens = part->tokens,
+                                          .sequence = (uint32_t)part->sequence_id,
+                                          .rows = part->token_count,
+                                          .position = length};
     r->rows += part->token_count;
-    return STRATA_OK;
+    return strata__request_check_tokens(r->session, &tokens);
 }
 
-static strata_status check_logits(const strata__round *r)
+static strata__request_logits logits_of(const strata__round *r)
 {
-    const strata_decode_request *request = r->request;
-    uint64_t rows = request->logits_mode == STRATA_LOGITS_ALL ? r->rows : request->part_count;
-    uint64_t vocabulary = r->session->geometry->vocabulary;
-    if (request->logits_mode > STRATA_LOGITS_NONE)
-        return strata__fail(STRATA_ERR_UNSUPPORTED,
-                            "strata_decode_request: logits_mode %u is unknown",
-                            request->logits_mode);
-    if (request->logits_mode == STRATA_LOGITS_NONE)
-        return STRATA_OK;
-    if (!request->logits)
-        return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "strata_decode_request: logits is NULL");
-    if (request->logits_capacity / vocabulary < rows)
-        return strata__fail(STRATA_ERR_BUFFER_TOO_SMALL,
-                            "the logits of %llu rows have %llu values each; there is room for %llu "
-                            "values",
-                            (unsigned long long)rows, (unsigned long long)vocabulary,
-                            (unsigned long long)request->logits_capacity);
-    return STRATA_OK;
+    return (strata__request_logits){.structure = "strata_decode_request",
+                                    .out = r->request->logits,
+                                    .capacity = r->request->logits_capacity,
+                                    .mode = r->request->logits_mode,
+                                    .rows = r->rows,
+                                    .last_rows = r->request->part_count};
 }
 
 static strata_status check_request(strata__round *r)
 {
-    strata_status status = STRATA_OK;
     uint32_t most = r->session->layout->decode.chunk_tokens;
+    strata__request_logits logits;
+    strata_status status = STRATA_OK;
     if (!most)
         return strata__fail(STRATA_ERR_STATE, "the session's plan has no rows for decoding");
     if (!r->request->parts || !r->request->part_count)
@@ -134,7 +116,8 @@ static strata_status check_request(strata__round *r)
                             r->request->part_count, most);
     for (uint32_t i = 0; i < r->request->part_count && status == STRATA_OK; ++i)
         status = check_part(r, i);
-    return status == STRATA_OK ? check_logits(r) : status;
+    logits = logits_of(r);
+    return status == STRATA_OK ? strata__request_check_logits(r->session, &logits) : status;
 }
 
 /* Where the host does not see the launches: one a layer. */
@@ -152,6 +135,7 @@ static void finish(strata__round *r, strata_status status, uint64_t begin_ns)
 {
     strata_session *session = r->session;
     strata_decode_result *out = r->result;
+    const strata__request_logits logits = logits_of(r);
     if (status != STRATA_OK) {
         /* Nothing of the step may be in flight when its pages are given away. */
         strata__session_drain(session, status);
@@ -168,10 +152,7 @@ static void finish(strata__round *r, strata_status status, uint64_t begin_ns)
     if (status != STRATA_OK)
         return;
     out->row_count = r->rows;
-    if (r->request->logits_mode != STRATA_LOGITS_NONE)
-        out->logits_count =
-            (uint64_t)session->geometry->vocabulary *
-            (r->request->logits_mode == STRATA_LOGITS_ALL ? r->rows : r->request->part_count);
+    out->logits_count = session->geometry->vocabulary * strata__request_logit_rows(&logits);
     if (r->is_blind)
         count_experts(r);
     strata__counter_add(&session->counters.decode_steps, 1);

@@ -218,8 +218,8 @@ static strata_status fetch_one(strata__step *step, uint32_t expert, uint8_t *slo
     if (status == STRATA_OK)
         status = strata__blob_send(session, session->stream, layer, expert, &blob, slot,
                                    &session->cancel);
-    if (status == STRATA_OK && atomic_load_explicit(&session->cancel, memory_order_relaxed))
-        status = strata__fail(STRATA_ERR_CANCELLED, "the step was cancelled");
+    if (status == STRATA_OK)
+        status = strata__session_check_cancel(session, "the step");
     blob = strata__blob_in_slot(session, layer, slot);
     if (status == STRATA_OK)
         write_entry(session, layer, expert, &blob);

@@ -51,13 +51,6 @@ static strata_status reserve(const strata__round *r)
     return status;
 }
 
-static strata_status check_cancel(const strata_session *session)
-{
-    if (!atomic_load_explicit(&session->cancel, memory_order_relaxed))
-        return STRATA_OK;
-    return strata__fail(STRATA_ERR_CANCELLED, "the step was cancelled");
-}
-
 /* Of a single part only the last row has to have logits; else rows lie anywhere. */
 static bool is_last_alone(const strata__round *r)
 {
@@ -86,7 +79,7 @@ static strata_status enqueue(const strata__round *r, strata__step *step)
         if (status == STRATA_OK)
             status = strata__step_ffn(step);
         if (status == STRATA_OK)
-            status = check_cancel(session);
+            status = strata__session_check_cancel(session, "the step");
     }
     return status == STRATA_OK ? enqueue_logits(r, step) : status;
 }

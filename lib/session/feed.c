@@ -322,9 +322,7 @@ static strata_status wait_for_source(strata__feed *feed, const void *source)
 {
     strata_session *session = feed->session;
     strata__tier_wait(session->tier, source, &session->cancel);
-    if (atomic_load_explicit(&session->cancel, memory_order_relaxed))
-        return strata__fail(STRATA_ERR_CANCELLED, "the prompt was cancelled");
-    return STRATA_OK;
+    return strata__session_check_cancel(session, "the prompt");
 }
 
 /* Lists what a piece takes; *out_listed false: some of it is still to be page-locked. */

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "session/request.h"
 #include "session/session.h"
 #include "session/state.h"
 #include "session/step.h"
@@ -21,59 +22,26 @@ typedef struct prompt {
     strata_prefill_result *result;
 } prompt;
 
-static strata_status check_tokens(const strata_session *session,
-                                  const strata_prefill_request *request)
-{
-    uint32_t vocabulary = session->geometry->vocabulary;
-    if (!request->tokens || !request->token_count)
-        return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "strata_prefill_request: no tokens");
-    for (uint64_t i = 0; i < request->token_count; ++i)
-        if (request->tokens[i] < 0 || (uint32_t)request->tokens[i] >= vocabulary)
-            return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
-                                "token %llu of the prompt is %d; the vocabulary has %u",
-                                (unsigned long long)i, (int)request->tokens[i], vocabulary);
-    return STRATA_OK;
-}
-
-static strata_status check_logits(const strata_session *session,
-                                  const strata_prefill_request *request)
-{
-    uint64_t rows = request->logits_mode == STRATA_LOGITS_ALL ? request->token_count : 1;
-    uint64_t vocabulary = session->geometry->vocabulary;
-    if (request->logits_mode > STRATA_LOGITS_NONE)
-        return strata__fail(STRATA_ERR_UNSUPPORTED,
-                            "strata_prefill_request: logits_mode %u is unknown",
-                            request->logits_mode);
-    if (request->logits_mode == STRATA_LOGITS_NONE)
-        return STRATA_OK;
-    if (!request->logits)
-        return strata__fail(STRATA_ERR_INVALID_ARGUMENT, "strata_prefill_request: logits is NULL");
-    if (request->logits_capacity / vocabulary < rows)
-        return strata__fail(STRATA_ERR_BUFFER_TOO_SMALL,
-                            "the logits of %llu positions have %llu values each; there is room for "
-                            "%llu values",
-                            (unsigned long long)rows, (unsigned long long)vocabulary,
-                            (unsigned long long)request->logits_capacity);
-    return STRATA_OK;
-}
-
 static strata_status check_request(const strata_session *session,
                                    const strata_prefill_request *request)
 {
-    uint64_t length, context = session->layout->context_tokens;
-    strata_status status = strata__session_length(session, request->sequence_id, &length);
-    /* First, so that no more tokens are read than can be there. */
-    if (status == STRATA_OK && request->token_count > context - length)
-        status =
-            strata__fail(STRATA_ERR_INVALID_ARGUMENT,
-                         "sequence %d holds %llu tokens, the prompt has %llu; the context is "
-                         "%llu",
-                         (int)request->sequence_id, (unsigned long long)length,
-                         (unsigned long long)request->token_count, (unsigned long long)context);
+    const strata__request_tokens tokens = {.tokens = request->tokens,
+                                           .count = request->token_count,
+                                           .sequence_id = request->sequence_id,
+                                           .is_prompt = true};
+    const strata__request_logits logits = {.structure = "strata_prefill_request",
+                                           .out = request->logits,
+                                           .capacity = request->logits_capacity,
+                                           .mode = request->logits_mode,
+                                           .rows = request->token_count,
+                                           .last_rows = 1};
+    uint64_t length;
+    strata_status status =
+        strata__request_check_room(session, &tokens, STRATA_ERR_INVALID_ARGUMENT, &length);
     if (status == STRATA_OK)
-        status = check_tokens(session, request);
+        status = strata__request_check_tokens(session, &tokens);
     if (status == STRATA_OK)
-        status = check_logits(session, request);
+        status = strata__request_check_logits(session, &logits);
     /* Before any token is read, as with the context. */
     if (status == STRATA_OK)
         status = strata__kv_check_pages(&session->kv, (uint32_t)request->sequence_id,
@@ -96,9 +64,7 @@ static strata_status report(const prompt *p, const strata__step *step, uint64_t 
     progress.total_tokens = request->token_count;
     if (request->progress_fn && request->progress_fn(request->progress_user_data, &progress) != 0)
         return strata__fail(STRATA_ERR_CANCELLED, "the progress callback stopped the prompt");
-    if (atomic_load_explicit(&session->cancel, memory_order_relaxed))
-        return strata__fail(STRATA_ERR_CANCELLED, "the prompt was cancelled");
-    return STRATA_OK;
+    return strata__session_check_cancel(session, "the prompt");
 }
 
 /* The callback's time is the host's. */

@@ -99,7 +99,7 @@ static strata_status get_pages(strata_session *session, uint32_t sequence, uint6
     uint64_t bytes;
     strata_status status = strata__saved_walk_begin(&walk, session, sequence, tokens);
     while (status == STRATA_OK && (bytes = strata__saved_batch_bytes(&walk)) > 0) {
-        status = strata__saved_may_go_on(session, "restoring");
+        status = strata__session_check_cancel(session, "restoring a sequence");
         if (status == STRATA_OK)
             status = get(from, walk.staging.base, bytes);
         if (status == STRATA_OK)
@@ -133,9 +133,7 @@ static strata_status restore(strata_session *session, int32_t sequence_id, sourc
 static strata_status enter_and_restore(strata_session *session, int32_t sequence_id, source *from)
 {
     strata__saved_device saved;
-    strata_status status = strata__sequence_check(session, sequence_id);
-    if (status == STRATA_OK)
-        status = strata__session_enter(session, &saved);
+    strata_status status = strata__sequence_enter(session, sequence_id, &saved);
     if (status != STRATA_OK)
         return status;
     status = restore(session, sequence_id, from);

@@ -33,7 +33,7 @@ static strata_status put_pages(strata_session *session, uint32_t sequence, uint6
     uint64_t bytes;
     strata_status status = strata__saved_walk_begin(&walk, session, sequence, tokens);
     while (status == STRATA_OK && (bytes = strata__saved_batch_bytes(&walk)) > 0) {
-        status = strata__saved_may_go_on(session, "saving");
+        status = strata__session_check_cancel(session, "saving a sequence");
         if (status == STRATA_OK)
             status = strata__saved_batch_read(&walk);
         if (status == STRATA_OK)
@@ -91,18 +91,11 @@ static strata_status save_path(strata_session *session, uint32_t sequence, const
     return status;
 }
 
-static strata_status enter(strata_session *session, int32_t sequence_id,
-                           strata__saved_device *saved)
-{
-    strata_status status = strata__sequence_check(session, sequence_id);
-    return status == STRATA_OK ? strata__session_enter(session, saved) : status;
-}
-
 strata_status strata__session_save_memory(strata_session *session, int32_t sequence_id, void *out,
                                           uint64_t capacity, uint64_t *out_bytes)
 {
     strata__saved_device saved;
-    strata_status status = enter(session, sequence_id, &saved);
+    strata_status status = strata__sequence_enter(session, sequence_id, &saved);
     if (status != STRATA_OK)
         return status;
     status = save_memory(session, (uint32_t)sequence_id, out, capacity, out_bytes);
@@ -114,7 +107,7 @@ strata_status strata__session_save_path(strata_session *session, int32_t sequenc
                                         const char *path)
 {
     strata__saved_device saved;
-    strata_status status = enter(session, sequence_id, &saved);
+    strata_status status = strata__sequence_enter(session, sequence_id, &saved);
     if (status != STRATA_OK)
         return status;
     status = save_path(session, (uint32_t)sequence_id, path);

@@ -262,10 +262,3 @@ strata_status strata__saved_batch_write(strata__saved_walk *walk)
         status = device->ops->copy(device, stream, r.device, r.host, r.bytes);
     return status == STRATA_OK ? device->ops->stream_synchronize(device, stream) : status;
 }
-
-strata_status strata__saved_may_go_on(const strata_session *session, const char *what)
-{
-    if (atomic_load_explicit(&session->cancel, memory_order_relaxed))
-        return strata__fail(STRATA_ERR_CANCELLED, "%s a sequence was cancelled", what);
-    return STRATA_OK;
-}

@@ -74,7 +74,4 @@ uint64_t strata__saved_batch_bytes(const strata__saved_walk *walk);
 strata_status strata__saved_batch_read(strata__saved_walk *walk);
 strata_status strata__saved_batch_write(strata__saved_walk *walk);
 
-/* Where a call on a large state stops: STRATA_ERR_CANCELLED, or STRATA_OK. */
-strata_status strata__saved_may_go_on(const strata_session *session, const char *what);
-
 #endif

@@ -13,6 +13,13 @@ strata_status strata__sequence_check(const strata_session *session, int32_t sequ
     return STRATA_OK;
 }
 
+strata_status strata__sequence_enter(strata_session *session, int32_t sequence_id,
+                                     strata__saved_device *saved)
+{
+    strata_status status = strata__sequence_check(session, sequence_id);
+    return status == STRATA_OK ? strata__session_enter(session, saved) : status;
+}
+
 strata_status strata__sequence_check_empty(const strata_session *session, int32_t sequence_id)
 {
     uint64_t tokens;
@@ -54,9 +61,7 @@ strata_status strata__session_truncate(strata_session *session, int32_t sequence
 {
     strata__saved_device saved;
     uint64_t length;
-    strata_status status = strata__sequence_check(session, sequence_id);
-    if (status == STRATA_OK)
-        status = strata__session_enter(session, &saved);
+    strata_status status = strata__sequence_enter(session, sequence_id, &saved);
     if (status != STRATA_OK)
         return status;
     length = strata__kv_length(&session->kv, (uint32_t)sequence_id);

@@ -8,7 +8,11 @@
 /* STRATA_ERR_INVALID_ARGUMENT unless the plan has such a sequence. */
 strata_status strata__sequence_check(const strata_session *session, int32_t sequence_id);
 
-/* As above; STRATA_ERR_STATE when it holds tokens. */
+/* strata__session_enter() for a call on such a sequence. */
+strata_status strata__sequence_enter(strata_session *session, int32_t sequence_id,
+                                     strata__saved_device *saved);
+
+/* strata__sequence_check(); STRATA_ERR_STATE when it holds tokens. */
 strata_status strata__sequence_check_empty(const strata_session *session, int32_t sequence_id);
 
 /* For strata__kv.copy_page, with the session as user data: copies on the kernels' stream. */

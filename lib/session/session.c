@@ -328,6 +328,13 @@ void strata__session_cancel(strata_session *session)
     atomic_store_explicit(&session->cancel, true, memory_order_relaxed);
 }
 
+strata_status strata__session_check_cancel(const strata_session *session, const char *what)
+{
+    if (atomic_load_explicit(&session->cancel, memory_order_relaxed))
+        return strata__fail(STRATA_ERR_CANCELLED, "%s was cancelled", what);
+    return STRATA_OK;
+}
+
 const strata_plan *strata__session_plan(const strata_session *session)
 {
     return session->plan;

@@ -113,6 +113,9 @@ typedef struct strata__saved_device {
 strata_status strata__session_enter(strata_session *session, strata__saved_device *saved);
 void strata__session_leave(strata_session *session, const strata__saved_device *saved);
 
+/* Where a call may stop: STRATA_ERR_CANCELLED with `what` it was, or STRATA_OK. */
+strata_status strata__session_check_cancel(const strata_session *session, const char *what);
+
 /* Sets device_runtime_bytes from what is free on the device, which must be current. */
 void strata__session_measure(strata_session *session);
 

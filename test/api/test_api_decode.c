@@ -175,6 +175,7 @@ static void what_is_refused(void **state)
     assert_int_equal(decode(&f, -1, good, 1, NULL), STRATA_ERR_INVALID_ARGUMENT);
     assert_int_equal(decode(&f, 0, good, 0, NULL), STRATA_ERR_INVALID_ARGUMENT);
     assert_int_equal(decode(&f, 0, NULL, 1, NULL), STRATA_ERR_INVALID_ARGUMENT);
+    fixture_text_has("part 0 has no tokens");
     assert_int_equal(decode(&f, 0, high, 2, NULL), STRATA_ERR_INVALID_ARGUMENT);
     fixture_text_has("token 1 of part 0 is 96");
     assert_int_equal(decode(&f, 0, low, 1, NULL), STRATA_ERR_INVALID_ARGUMENT);
@@ -201,13 +202,14 @@ static void what_is_refused(void **state)
     request.logits = logits;
     request.logits_capacity = VOCABULARY - 1;
     assert_int_equal(strata_session_decode(f.session, &request, NULL), STRATA_ERR_BUFFER_TOO_SMALL);
+    fixture_text_has("the logits of 1 rows have 96 values each; there is room for 95");
     assert_int_equal(strata_session_decode(NULL, &request, NULL), STRATA_ERR_INVALID_ARGUMENT);
     assert_int_equal(strata_session_decode(f.session, NULL, NULL), STRATA_ERR_INVALID_ARGUMENT);
     assert_int_equal(length_of(&f, 0), 0);
     /* A full sequence is named with its position. */
     fixture_ok(decode(&f, 1, good, 15, NULL));
     assert_int_equal(decode(&f, 1, good, 6, NULL), STRATA_ERR_CAPACITY);
-    fixture_text_has("sequence 1 is full: 6 tokens at position 15, the context is 20");
+    fixture_text_has("sequence 1 holds 15 tokens, part 0 has 6; the context is 20");
     fixture_ok(decode(&f, 1, good, 5, NULL));
     assert_int_equal(decode(&f, 1, good, 1, NULL), STRATA_ERR_CAPACITY);
     assert_int_equal(length_of(&f, 1), 20);

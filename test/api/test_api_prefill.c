@@ -485,6 +485,7 @@ static void bad_requests_change_nothing(void **state)
     request = good;
     request.tokens = NULL;
     assert_int_equal(strata_prefill_run(f.prefill, &request, NULL), STRATA_ERR_INVALID_ARGUMENT);
+    fixture_text_has("the prompt has no tokens");
     request = good;
     request.token_count = 0;
     assert_int_equal(strata_prefill_run(f.prefill, &request, NULL), STRATA_ERR_INVALID_ARGUMENT);
@@ -492,7 +493,7 @@ static void bad_requests_change_nothing(void **state)
     request.token_count = 65;
     request.logits_mode = STRATA_LOGITS_NONE;
     assert_int_equal(strata_prefill_run(f.prefill, &request, NULL), STRATA_ERR_INVALID_ARGUMENT);
-    fixture_text_has("the context is 64");
+    fixture_text_has("sequence 0 holds 0 tokens, the prompt has 65; the context is 64");
     /* More than there are: refused before one is looked at. */
     request.tokens = &tokens[PROMPT];
     request.token_count = UINT64_MAX / 4;

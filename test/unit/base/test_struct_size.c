@@ -87,6 +87,23 @@ static void outputs_stop_at_the_callers_end(void **state)
     assert_int_equal(recent.struct_size, sizeof(present));
 }
 
+static void an_output_may_be_left_out(void **state)
+{
+    const present local = {0, 1, 2};
+    first caller = {sizeof caller, 0};
+    (void)state;
+    assert_int_equal(strata__struct_out_optional(NULL, &local, sizeof local, sizeof(first), "info"),
+                     STRATA_OK);
+    assert_int_equal(
+        strata__struct_out_optional(&caller, &local, sizeof local, sizeof(first), "info"),
+        STRATA_OK);
+    assert_int_equal(caller.a, 1);
+    caller.struct_size = 3;
+    assert_int_equal(
+        strata__struct_out_optional(&caller, &local, sizeof local, sizeof(first), "info"),
+        STRATA_ERR_ABI_SIZE);
+}
+
 static void init_stays_within_the_caller(void **state)
 {
     const present defaults = {0, 3, 4};
@@ -115,6 +132,7 @@ int main(void)
         cmocka_unit_test(a_new_caller_may_not_set_what_is_unknown),
         cmocka_unit_test(wrong_sizes_are_refused),
         cmocka_unit_test(outputs_stop_at_the_callers_end),
+        cmocka_unit_test(an_output_may_be_left_out),
         cmocka_unit_test(init_stays_within_the_caller),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
