@@ -13,28 +13,21 @@ strata_status strata__decode_init(strata_session *session)
 {
     const strata__layout_work *work = &session->layout->decode;
     strata__decode *decode = &session->decode;
-    uint64_t entries = (uint64_t)work->segment_capacity + 1;
     strata_status status;
     if (!work->chunk_tokens)
         return STRATA_OK;
-    decode->tile_segment =
-        strata__calloc(&session->context->allocator, entries, sizeof *decode->tile_segment);
-    if (!decode->tile_segment)
-        return strata__fail_memory(entries * sizeof *decode->tile_segment, "the tiles of a step");
-    decode->tile_capacity = work->segment_capacity;
-    status = strata__region_alloc_host(&decode->host, session->device, work->host_bytes,
-                                       "what goes in and out of decoding");
+    status = strata__step_host_init(&decode->host, &session->context->allocator, session->device,
+                                    work, "what goes in and out of decoding");
     if (status != STRATA_OK)
         return status;
-    /* No grouping has left its flag: values from 1 on. */
-    memset(decode->host.base, 0, decode->host.bytes);
-    strata__counter_add(&session->counters.host_bytes, decode->host.bytes);
+    strata__counter_add(&session->counters.host_bytes, decode->host.region.bytes);
     status = strata__decode_experts_init(session);
     if (status == STRATA_OK)
         status = strata__decode_cache_init(session);
     if (status != STRATA_OK)
         return status;
-    return strata__experts_fix_tables(session, work, session->memory.base, decode->host.base);
+    return strata__experts_fix_tables(session, work, session->memory.base,
+                                      decode->host.region.base);
 }
 
 void strata__decode_finish(strata_session *session)
@@ -45,10 +38,7 @@ void strata__decode_finish(strata_session *session)
     strata__decode_graphs_finish(session);
     strata__decode_cache_finish(session);
     strata__decode_experts_finish(session);
-    strata__region_free(&decode->host, session->device);
-    if (decode->tile_segment)
-        strata__free(&session->context->allocator, decode->tile_segment,
-                     (decode->tile_capacity + 1ull) * sizeof *decode->tile_segment);
+    strata__step_host_finish(&decode->host, &session->context->allocator, session->device);
     memset(decode, 0, sizeof *decode);
 }
 

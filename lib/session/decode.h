@@ -16,13 +16,10 @@
 #include "session/decode_cache.h"
 #include "session/decode_experts.h"
 #include "session/decode_graph.h"
-#include "session/region.h"
+#include "session/step_host.h"
 
 typedef struct strata__decode {
-    strata__region host;    /* page-locked; zeros: the plan has no decoding */
-    uint32_t *tile_segment; /* scratch of strata__step_begin() */
-    uint32_t tile_capacity;
-    uint32_t flag_value; /* of the last grouping */
+    strata__step_host host; /* zeros: the plan has no decoding */
     strata__decode_experts experts;
     strata__decode_cache cache;
     strata__decode_graphs graphs;

@@ -315,7 +315,7 @@ static const uint32_t *offsets_of(const strata_session *session, uint32_t layer)
 {
     const strata__layout_buffer *host =
         strata__layout_find_work_host(&session->layout->decode, STRATA__BUFFER_HOST_OFFSETS);
-    return (const uint32_t *)(session->decode.host.base + host->offset +
+    return (const uint32_t *)(session->decode.host.region.base + host->offset +
                               session->decode.experts.row[layer] * host->row_bytes);
 }
 

@@ -31,7 +31,8 @@ strata_status strata__decode_experts_init(strata_session *session)
         x->row[l] = count;
         count += session->layers[l].ffn == STRATA__FFN_EXPERTS;
     }
-    x->table = strata__host_buffer(work, session->decode.host.base, STRATA__BUFFER_HOST_POINTERS);
+    x->table =
+        strata__host_buffer(work, session->decode.host.region.base, STRATA__BUFFER_HOST_POINTERS);
     x->ring = session->memory.base + ring->offset;
     x->ring_bytes = ring->bytes;
     x->locked_bytes = UINT64_MAX;

@@ -159,10 +159,7 @@ static void init_step(const strata__round *r, strata__step *step)
     step->session = session;
     step->work = &session->layout->decode;
     step->base = session->memory.base;
-    step->host = session->decode.host.base;
-    step->tile_segment = session->decode.tile_segment;
-    step->tile_capacity = session->decode.tile_capacity;
-    step->flag_value = &session->decode.flag_value;
+    strata__step_use(step, &session->decode.host);
     step->parts = r->parts;
     step->part_count = r->request->part_count;
     step->rows = r->rows;

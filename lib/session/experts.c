@@ -197,13 +197,13 @@ strata_status strata__experts_prepare(strata_prefill *prefill)
     if (session->experts.source == STRATA__SOURCE_STREAMED)
         return strata__feed_init(&prefill->feed, prefill);
     return strata__experts_fix_tables(session, &session->layout->prompt, prefill->memory.base,
-                                      prefill->host.base);
+                                      prefill->host.region.base);
 }
 
 strata_status strata__experts_begin(strata_prefill *prefill, uint64_t chunks)
 {
     strata_session *session = prefill->session;
-    const void **table = strata__host_buffer(&session->layout->prompt, prefill->host.base,
+    const void **table = strata__host_buffer(&session->layout->prompt, prefill->host.region.base,
                                              STRATA__BUFFER_HOST_POINTERS);
     strata_status status = STRATA_OK;
     if (session->experts.source != STRATA__SOURCE_STREAMED)
@@ -220,7 +220,7 @@ strata_status strata__experts_begin(strata_prefill *prefill, uint64_t chunks)
         status = strata__loan_take(&session->loan);
     if (status == STRATA_OK && strata__feed_begin(&prefill->feed, chunks, table))
         status = upload_tables(session, &session->layout->prompt, prefill->memory.base,
-                               prefill->host.base);
+                               prefill->host.region.base);
     /* The device's table is another, whatever the host wrote: the next prompt's goes up. */
     if (status != STRATA_OK)
         prefill->feed.generation = 0;

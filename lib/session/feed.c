@@ -76,7 +76,7 @@ strata_status strata__feed_init(strata__feed *feed, strata_prefill *prefill)
                                    ring->bytes, ring_slots(session, ring->bytes));
     if (status == STRATA_OK && staging)
         status = strata__staging_init(&feed->staging, session->device,
-                                      prefill->host.base + staging->offset, staging->bytes,
+                                      prefill->host.region.base + staging->offset, staging->bytes,
                                       feed->list.capacity);
     return status;
 }

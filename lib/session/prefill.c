@@ -39,8 +39,9 @@ static strata_status make_memory(strata_prefill *prefill, const strata_prefill_o
         status = strata__region_alloc(&prefill->memory, session->device, layout->prompt_bytes,
                                       "the prompt");
     if (status == STRATA_OK)
-        status = strata__region_alloc_host(&prefill->host, session->device, layout->host_bytes,
-                                           "what goes in and out of a prompt");
+        status =
+            strata__step_host_init(&prefill->host, &session->context->allocator, session->device,
+                                   &layout->prompt, "what goes in and out of a prompt");
     return status;
 }
 
@@ -48,7 +49,7 @@ static void count_memory(const strata_prefill *prefill, int sign)
 {
     strata__counters *counters = &prefill->session->counters;
     uint64_t device = prefill->memory.owned ? prefill->memory.bytes : 0;
-    uint64_t host = prefill->host.bytes;
+    uint64_t host = prefill->host.region.bytes;
     strata__counter_add(&counters->device_bytes, sign > 0 ? device : 0 - device);
     strata__counter_add(&prefill->session->prefill_bytes, sign > 0 ? device : 0 - device);
     strata__counter_add(&counters->host_bytes, sign > 0 ? host : 0 - host);
@@ -57,20 +58,9 @@ static void count_memory(const strata_prefill *prefill, int sign)
 static strata_status build(strata_prefill *prefill, const strata_prefill_options *options)
 {
     strata_session *session = prefill->session;
-    /* There is a segment for each tile at least, and one entry more that ends the last. */
-    uint64_t entries = (uint64_t)session->layout->prompt.segment_capacity + 1;
     strata_status status = make_memory(prefill, options);
-    if (status != STRATA_OK)
-        return status;
-    prefill->tile_segment =
-        strata__calloc(&session->context->allocator, entries, sizeof *prefill->tile_segment);
-    if (!prefill->tile_segment)
-        return strata__fail_memory(entries * sizeof *prefill->tile_segment, "the tiles of a chunk");
-    prefill->tile_capacity = session->layout->prompt.segment_capacity;
-    /* No grouping has left its flag: values from 1 on. */
-    if (prefill->host.base)
-        memset(prefill->host.base, 0, prefill->host.bytes);
-    status = strata__timeline_init(&prefill->timeline, session->device, session->stream);
+    if (status == STRATA_OK)
+        status = strata__timeline_init(&prefill->timeline, session->device, session->stream);
     if (status == STRATA_OK)
         status = strata__experts_prepare(prefill);
     if (status == STRATA_OK)
@@ -82,15 +72,10 @@ static strata_status build(strata_prefill *prefill, const strata_prefill_options
 static void release_memory(strata_prefill *prefill)
 {
     strata_session *session = prefill->session;
-    const strata__allocator *allocator = &session->context->allocator;
     strata__feed_finish(&prefill->feed);
     strata__timeline_finish(&prefill->timeline);
     strata__region_free(&prefill->memory, session->device);
-    strata__region_free(&prefill->host, session->device);
-    if (prefill->tile_segment)
-        strata__free(allocator, prefill->tile_segment,
-                     ((uint64_t)session->layout->prompt.segment_capacity + 1) *
-                         sizeof *prefill->tile_segment);
+    strata__step_host_finish(&prefill->host, &session->context->allocator, session->device);
 }
 
 strata_status strata__prefill_create(strata_session *session, const strata_prefill_options *options,

@@ -168,10 +168,7 @@ static strata_status run_chunk(const prompt *p, uint64_t index, uint64_t first, 
     step.session = session;
     step.work = &session->layout->prompt;
     step.base = prefill->memory.base;
-    step.host = prefill->host.base;
-    step.tile_segment = prefill->tile_segment;
-    step.tile_capacity = prefill->tile_capacity;
-    step.flag_value = &prefill->flag_value;
+    strata__step_use(&step, &prefill->host);
     step.timeline = &prefill->timeline;
     step.parts = &part;
     step.part_count = 1;

@@ -22,6 +22,7 @@
 #include "session/profile.h"
 #include "session/region.h"
 #include "session/session.h"
+#include "session/step_host.h"
 #include "session/timeline.h"
 #include "session/weights.h"
 
@@ -91,14 +92,11 @@ struct strata_session {
 struct strata_prefill {
     strata_session *session; /* retained */
     strata__region memory;   /* the prompt region */
-    strata__region host;     /* page-locked */
+    strata__step_host host;
     strata__timeline timeline;
-    strata__feed feed;      /* zeros unless experts are streamed */
-    uint32_t *tile_segment; /* scratch of strata__step_begin() */
-    uint32_t tile_capacity;
-    uint32_t flag_value; /* of the last grouping */
-    bool is_lent;        /* the prompt region is the loan */
-    bool keeps_loan;     /* between prompts */
+    strata__feed feed; /* zeros unless experts are streamed */
+    bool is_lent;      /* the prompt region is the loan */
+    bool keeps_loan;   /* between prompts */
 };
 
 /* The device that was current for a thread. */

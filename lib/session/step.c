@@ -83,6 +83,14 @@ strata__kv_view strata__step_kv(const strata__step *step)
     return view;
 }
 
+void strata__step_use(strata__step *step, strata__step_host *host)
+{
+    step->host = host->region.base;
+    step->tile_segment = host->tile_segment;
+    step->tile_capacity = host->tile_capacity;
+    step->flag_value = &host->flag_value;
+}
+
 /* Segments of the rows [first, first + rows), which may lie in several parts. */
 static strata_status add_tile(strata__step *step, strata__segment *segments, uint32_t *used,
                               uint32_t *tiles, uint32_t first, uint32_t rows)

@@ -67,6 +67,9 @@ typedef struct strata__step {
     const uint32_t *earlier_flag;
 } strata__step;
 
+/* Makes `host` the step's. */
+void strata__step_use(strata__step *step, strata__step_host *host);
+
 /* Uploads tokens and segments. The parts' pages must be reserved. */
 strata_status strata__step_begin(strata__step *step);
 

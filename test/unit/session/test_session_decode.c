@@ -337,7 +337,7 @@ static void use(bench *b, const uint32_t *experts, uint32_t count)
         strata__layout_find_work_host(&b->session->layout->decode, STRATA__BUFFER_HOST_OFFSETS);
     for (uint32_t l = 0; l < 3; ++l) {
         uint32_t *offsets =
-            (uint32_t *)(b->session->decode.host.base + host->offset + l * host->row_bytes);
+            (uint32_t *)(b->session->decode.host.region.base + host->offset + l * host->row_bytes);
         uint32_t at = 0;
         for (uint32_t e = 0; e < 12; ++e) {
             offsets[e] = at;

@@ -96,10 +96,7 @@ static void run_step(bench *b, const uint32_t *rows, uint64_t *positions, uint64
     step.session = b->session;
     step.work = &b->session->layout->prompt;
     step.base = b->prefill->memory.base;
-    step.host = b->prefill->host.base;
-    step.tile_segment = b->prefill->tile_segment;
-    step.tile_capacity = b->prefill->tile_capacity;
-    step.flag_value = &b->prefill->flag_value;
+    strata__step_use(&step, &b->prefill->host);
     step.parts = parts;
     step.chunk = index;
     for (uint32_t s = 0; s < SEQUENCES; ++s) {
@@ -160,10 +157,9 @@ static void segments_cover_the_rows(void **state)
         step.session = b.session;
         step.work = &work;
         step.base = b.prefill->memory.base;
-        step.host = b.prefill->host.base;
+        strata__step_use(&step, &b.prefill->host);
         step.tile_segment = calloc(256, sizeof(uint32_t));
         step.tile_capacity = 255;
-        step.flag_value = &b.prefill->flag_value;
         step.parts = parts;
         for (uint32_t s = 0; s < SEQUENCES; ++s) {
             uint32_t rows = 1 + (uint32_t)(tiny_random(&random) % (CHUNK / SEQUENCES));
