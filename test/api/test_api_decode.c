@@ -9,7 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <cmocka.h>
 
@@ -18,22 +17,6 @@
 enum { TOKENS = 70, VOCABULARY = 96, LOGITS = TOKENS * VOCABULARY, SEQUENCES = 3 };
 
 static const char *const architectures[] = {"qwen3moe", "qwen2moe", "ernie4_5-moe"};
-
-static tiny_spec spec_of(const char *architecture, uint64_t seed)
-{
-    tiny_spec spec = tiny_spec_default();
-    spec.architecture = architecture;
-    spec.vocabulary = VOCABULARY;
-    spec.seed = seed;
-    if (strcmp(architecture, "qwen3moe") != 0)
-        spec.shared_width = 32;
-    if (strcmp(architecture, "ernie4_5-moe") == 0) {
-        spec.dense_layers = 1;
-        spec.dense_width = 96;
-        spec.layers = 3;
-    }
-    return spec;
-}
 
 static strata_status decode_parts(const fixture *f, const strata_decode_part *parts, uint32_t count,
                                   uint32_t mode, float *logits, strata_decode_result *result)
@@ -93,7 +76,7 @@ static void decoding_is_the_prompt(void **state)
     static const uint32_t rows[] = {1, 5, 16};
     (void)state;
     for (size_t a = 0; a < sizeof architectures / sizeof architectures[0]; ++a) {
-        tiny_spec spec = spec_of(architectures[a], a + 1);
+        tiny_spec spec = tiny_spec_of(architectures[a], a + 1);
         for (uint32_t kv = FIXTURE_KV_F32; kv <= FIXTURE_KV_Q8_0; ++kv) {
             fixture_options options = {.kv = kv, .sequence_count = 2};
             for (size_t r = 0; r < sizeof rows / sizeof rows[0]; ++r)
@@ -108,7 +91,7 @@ static void ragged_parts(void **state)
     static const uint32_t counts[][SEQUENCES] = {{3, 1, 5}, {1, 1, 1}, {7, 2, 7}, {1, 14, 1}};
     fixture_options options = {.sequence_count = 2 * SEQUENCES};
     int32_t tokens[SEQUENCES][TOKENS];
-    tiny_spec spec = spec_of("qwen2moe", 5);
+    tiny_spec spec = tiny_spec_of("qwen2moe", 5);
     float one[16 * VOCABULARY], all[16 * VOCABULARY], last[SEQUENCES * VOCABULARY];
     uint64_t at[SEQUENCES] = {0};
     fixture f;
@@ -164,7 +147,7 @@ static void what_is_refused(void **state)
 {
     static const int32_t good[20] = {1, 2, 3}, high[] = {1, VOCABULARY}, low[] = {-1};
     fixture_options options = {.sequence_count = 2, .context_tokens = 20};
-    tiny_spec spec = spec_of("qwen3moe", 5);
+    tiny_spec spec = tiny_spec_of("qwen3moe", 5);
     strata_decode_part parts[20];
     float logits[16 * VOCABULARY];
     strata_decode_request request;
@@ -220,7 +203,7 @@ static void without_rows(void **state)
 {
     strata_plan_options plan = {.struct_size = sizeof plan, .decode_rows = STRATA_DECODE_ROWS_NONE};
     static const int32_t tokens[3] = {1, 2, 3};
-    tiny_spec spec = spec_of("qwen3moe", 5);
+    tiny_spec spec = tiny_spec_of("qwen3moe", 5);
     strata_session_options options;
     fixture f = {0};
     (void)state;
@@ -273,7 +256,7 @@ static strata_status give(void *user_data, uint32_t layer, uint32_t expert,
 static void a_step_counts_as_a_whole(void **state)
 {
     int32_t tokens[TOKENS];
-    tiny_spec spec = spec_of("qwen3moe", 5);
+    tiny_spec spec = tiny_spec_of("qwen3moe", 5);
     fixture f;
     source s = {.f = &f, .answer = STRATA_ERR_IO};
     fixture_options options = {.sequence_count = 2, .expert_fn = give, .expert_user_data = &s};
@@ -318,7 +301,7 @@ static void policies(void **state)
 {
     strata_cache_policy policy;
     fixture_options options = {0};
-    tiny_spec spec = spec_of("qwen3moe", 5);
+    tiny_spec spec = tiny_spec_of("qwen3moe", 5);
     fixture f;
     (void)state;
     fixture_open(&f, &spec, &options);
@@ -346,7 +329,7 @@ static void statistics(void **state)
     static const int32_t tokens[4] = {1, 2, 3, 4};
     strata_session_stats stats = {.struct_size = sizeof stats};
     fixture_options options = {0};
-    tiny_spec spec = spec_of("qwen3moe", 5);
+    tiny_spec spec = tiny_spec_of("qwen3moe", 5);
     fixture f;
     (void)state;
     fixture_open(&f, &spec, &options);

@@ -18,22 +18,6 @@ enum { PROMPT = 70, VOCABULARY = 96, LOGITS = PROMPT * VOCABULARY };
 
 static const char *const architectures[] = {"qwen3moe", "qwen2moe", "ernie4_5-moe"};
 
-static tiny_spec spec_of(const char *architecture, uint64_t seed)
-{
-    tiny_spec spec = tiny_spec_default();
-    spec.architecture = architecture;
-    spec.vocabulary = VOCABULARY;
-    spec.seed = seed;
-    if (strcmp(architecture, "qwen3moe") != 0)
-        spec.shared_width = 32;
-    if (strcmp(architecture, "ernie4_5-moe") == 0) {
-        spec.dense_layers = 1;
-        spec.dense_width = 96;
-        spec.layers = 3;
-    }
-    return spec;
-}
-
 /* Logits of all positions, read in one call with the options given. */
 static float *read_all(const tiny_spec *spec, const fixture_options *options)
 {
@@ -56,7 +40,7 @@ static void chunks_do_not_change_a_bit(void **state)
     (void)state;
     for (size_t a = 0; a < sizeof architectures / sizeof architectures[0]; ++a) {
         for (uint32_t kv = FIXTURE_KV_F32; kv <= FIXTURE_KV_Q8_0; ++kv) {
-            tiny_spec spec = spec_of(architectures[a], a + 1);
+            tiny_spec spec = tiny_spec_of(architectures[a], a + 1);
             fixture_options options = {.chunk_tokens = PROMPT, .kv = kv};
             float *whole = read_all(&spec, &options);
             for (size_t c = 0; c < sizeof chunks / sizeof chunks[0]; ++c) {
@@ -84,7 +68,7 @@ static double distance(const float *a, const float *b)
 
 static void smaller_kv_changes_little(void **state)
 {
-    tiny_spec spec = spec_of("qwen2moe", 6); /* its routing is clear of ties */
+    tiny_spec spec = tiny_spec_of("qwen2moe", 6); /* its routing is clear of ties */
     fixture_options options = {.kv = FIXTURE_KV_F32};
     float *exact = read_all(&spec, &options), *half, *eighth;
     (void)state;
@@ -101,7 +85,7 @@ static void smaller_kv_changes_little(void **state)
 
 static void threads_do_not_change_a_bit(void **state)
 {
-    tiny_spec spec = spec_of("qwen2moe", 5);
+    tiny_spec spec = tiny_spec_of("qwen2moe", 5);
     fixture_options options = {.threads = 1};
     float *one = read_all(&spec, &options), *three;
     (void)state;
@@ -114,7 +98,7 @@ static void threads_do_not_change_a_bit(void **state)
 
 static void the_last_position_alone_is_the_same(void **state)
 {
-    tiny_spec spec = spec_of("qwen3moe", 3);
+    tiny_spec spec = tiny_spec_of("qwen3moe", 3);
     fixture_options options = {.chunk_tokens = 16};
     float *all = read_all(&spec, &options), last[VOCABULARY];
     int32_t tokens[PROMPT];
@@ -142,7 +126,7 @@ static void the_last_position_alone_is_the_same(void **state)
 
 static void a_prompt_in_two_calls_continues(void **state)
 {
-    tiny_spec spec = spec_of("ernie4_5-moe", 9);
+    tiny_spec spec = tiny_spec_of("ernie4_5-moe", 9);
     fixture_options options = {.chunk_tokens = 16};
     float *all = read_all(&spec, &options), *parts = calloc(LOGITS, sizeof *parts);
     int32_t tokens[PROMPT];
@@ -173,7 +157,7 @@ static void a_prompt_in_two_calls_continues(void **state)
 
 static void sequences_do_not_touch_each_other(void **state)
 {
-    tiny_spec spec = spec_of("qwen3moe", 11);
+    tiny_spec spec = tiny_spec_of("qwen3moe", 11);
     fixture_options options = {.chunk_tokens = 16, .sequence_count = 3};
     float *alone = read_all(&spec, &options), *mixed = calloc(LOGITS, sizeof *mixed);
     int32_t tokens[PROMPT], other[PROMPT];
@@ -254,7 +238,7 @@ static void callback_source_gives_the_same_bits(void **state)
     static const uint64_t chunks[] = {1, 7, 64, PROMPT};
     (void)state;
     for (size_t a = 0; a < sizeof architectures / sizeof architectures[0]; ++a) {
-        tiny_spec spec = spec_of(architectures[a], 21);
+        tiny_spec spec = tiny_spec_of(architectures[a], 21);
         fixture_options options = {.chunk_tokens = PROMPT};
         float *plain = read_all(&spec, &options);
         fixture other;
@@ -285,7 +269,7 @@ static void callback_source_gives_the_same_bits(void **state)
 
 static void what_the_callback_answers_is_handed_back(void **state)
 {
-    tiny_spec spec = spec_of("qwen3moe", 31);
+    tiny_spec spec = tiny_spec_of("qwen3moe", 31);
     fixture_options options = {.chunk_tokens = 7};
     float *plain = read_all(&spec, &options), *logits = calloc(LOGITS, sizeof *logits);
     int32_t tokens[PROMPT];
@@ -389,7 +373,7 @@ static strata_status read_watched(watcher *w, const int32_t *tokens, uint64_t co
 /* At every layer of every chunk, by the callback's answer and by strata_session_cancel(). */
 static void stopped_anywhere_it_resumes_with_the_same_bits(void **state)
 {
-    tiny_spec spec = spec_of("qwen3moe", 41);
+    tiny_spec spec = tiny_spec_of("qwen3moe", 41);
     fixture_options options = {.chunk_tokens = 10};
     float *plain = read_all(&spec, &options), *logits = calloc(LOGITS, sizeof *logits);
     int32_t tokens[PROMPT];
@@ -423,7 +407,7 @@ static void stopped_anywhere_it_resumes_with_the_same_bits(void **state)
 
 static void a_cancel_without_a_call_is_forgotten(void **state)
 {
-    tiny_spec spec = spec_of("qwen3moe", 42);
+    tiny_spec spec = tiny_spec_of("qwen3moe", 42);
     fixture_options options = {0};
     int32_t tokens[PROMPT];
     fixture f;
@@ -438,7 +422,7 @@ static void a_cancel_without_a_call_is_forgotten(void **state)
 
 static void other_calls_are_busy_while_a_prompt_is_read(void **state)
 {
-    tiny_spec spec = spec_of("qwen3moe", 43);
+    tiny_spec spec = tiny_spec_of("qwen3moe", 43);
     fixture_options options = {.chunk_tokens = 10};
     float *plain = read_all(&spec, &options), *logits = calloc(LOGITS, sizeof *logits);
     int32_t tokens[PROMPT];
@@ -460,7 +444,7 @@ static void other_calls_are_busy_while_a_prompt_is_read(void **state)
 
 static void bad_requests_change_nothing(void **state)
 {
-    tiny_spec spec = spec_of("qwen3moe", 51);
+    tiny_spec spec = tiny_spec_of("qwen3moe", 51);
     fixture_options options = {.context_tokens = 64};
     int32_t tokens[PROMPT];
     float logits[2 * VOCABULARY];
@@ -522,7 +506,7 @@ static void bad_requests_change_nothing(void **state)
 
 static void a_full_context_takes_no_more(void **state)
 {
-    tiny_spec spec = spec_of("qwen3moe", 52);
+    tiny_spec spec = tiny_spec_of("qwen3moe", 52);
     fixture_options options = {.context_tokens = 65, .sequence_count = 2};
     int32_t tokens[PROMPT];
     uint64_t length;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -226,4 +227,56 @@ void stream_check(const stream_pack *p, const stream_options *o, uint32_t times)
     strata__prefill_destroy(prefill);
     strata__session_release(session);
     free(logits);
+}
+
+static void check_blob(const stream_pack *p, const strata_session *session, uint64_t index)
+{
+    const strata__cache *cache = &session->cache;
+    uint32_t experts = p->geometry->experts;
+    uint32_t layer = (uint32_t)(index / experts), expert = (uint32_t)(index % experts);
+    const strata__layer *l = &p->layers[layer];
+    const strata__layout_place *place = &session->layout->layers[layer];
+    const strata__projection *from[3] = {&l->expert_gate, &l->expert_up, &l->expert_down};
+    const uint64_t offset[3] = {0, place->up_offset, place->down_offset};
+    assert_int_equal(cache->states[index], STRATA__BLOB_PRESENT);
+    assert_non_null(cache->places[index]);
+    for (int k = 0; k < 3; ++k)
+        assert_memory_equal(cache->places[index] + offset[k],
+                            (const uint8_t *)from[k]->data + expert * from[k]->stride_bytes,
+                            from[k]->bytes / experts);
+}
+
+uint32_t stream_present(const stream_pack *p, const strata_session *session)
+{
+    const strata__cache *cache = &session->cache;
+    uint32_t present = 0;
+    for (uint64_t i = 0; i < cache->count; ++i) {
+        for (uint64_t j = 0; j < i && cache->places[i]; ++j)
+            assert_ptr_not_equal(cache->places[i], cache->places[j]);
+        if (cache->states[i] == STRATA__BLOB_ABSENT)
+            continue;
+        check_blob(p, session, i);
+        present++;
+    }
+    return present;
+}
+
+uint32_t stream_present_in_loan(const strata_session *session)
+{
+    const strata__region *range = &session->loan_memory;
+    const strata__cache *cache = &session->cache;
+    uint32_t count = 0;
+    for (uint64_t i = 0; i < cache->count; ++i)
+        count += cache->states[i] == STRATA__BLOB_PRESENT && cache->places[i] >= range->base &&
+                 cache->places[i] < range->base + range->bytes;
+    return count;
+}
+
+void stream_wait_for_refill(const strata_session *session)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    const strata__loan *loan = &session->loan;
+    for (int i = 0; i < 100000 && atomic_load(&loan->copied) < loan->count; ++i)
+        nanosleep(&pause, NULL);
+    assert_int_equal(atomic_load(&loan->copied), loan->count);
 }

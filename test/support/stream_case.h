@@ -76,6 +76,18 @@ strata_status stream_run(const stream_pack *p, strata_prefill *prefill, float *l
 /* Makes a session, reads the prompt `times` times and compares every bit. */
 void stream_check(const stream_pack *p, const stream_options *options, uint32_t times);
 
+/*
+ * How many blobs the expert cache calls present. Each has the pack's bytes where the cache says,
+ * and no place is given twice.
+ */
+uint32_t stream_present(const stream_pack *p, const strata_session *session);
+
+/* How many of them lie where prompts borrow. */
+uint32_t stream_present_in_loan(const strata_session *session);
+
+/* Waits until a refill has copied all it can; it is to be published yet. */
+void stream_wait_for_refill(const strata_session *session);
+
 void stream_ok(strata_status status);
 
 #endif

@@ -100,6 +100,21 @@ tiny_spec tiny_spec_default(void)
     return spec;
 }
 
+tiny_spec tiny_spec_of(const char *architecture, uint64_t seed)
+{
+    tiny_spec spec = tiny_spec_default();
+    spec.architecture = architecture;
+    spec.seed = seed;
+    if (strcmp(architecture, "qwen3moe") != 0)
+        spec.shared_width = 32;
+    if (strcmp(architecture, "ernie4_5-moe") == 0) {
+        spec.dense_layers = 1;
+        spec.dense_width = 96;
+        spec.layers = 3;
+    }
+    return spec;
+}
+
 static void put(writer *w, const void *data, uint64_t bytes)
 {
     if (w->count + bytes > w->capacity) {

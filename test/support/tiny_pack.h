@@ -32,6 +32,9 @@ typedef struct tiny_spec {
 /* A qwen3moe of two layers that reads a token in microseconds. */
 tiny_spec tiny_spec_default(void);
 
+/* As small, of any of the architectures and with what it can have: shared experts, dense layers. */
+tiny_spec tiny_spec_of(const char *architecture, uint64_t seed);
+
 /* A file image aligned to 64 bytes, to be freed with free(); exits the test on lack of memory. */
 uint8_t *tiny_pack_make(const tiny_spec *spec, uint64_t *out_bytes);
 

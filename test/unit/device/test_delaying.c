@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "base/error.h"
 #include "base/task.h"
 #include "device/delaying.h"
+#include "support/ok.h"
 
 enum { SEEDS = 64, WORDS = 32 };
 
@@ -31,12 +31,6 @@ typedef struct bench {
     uint32_t *out;    /* device */
     uint32_t *locked; /* page-locked host memory */
 } bench;
-
-static void ok(strata_status status)
-{
-    if (status != STRATA_OK)
-        fail_msg("%d: %s", (int)status, strata__error_text());
-}
 
 static void bench_open(bench *b, uint32_t policy, uint64_t seed)
 {

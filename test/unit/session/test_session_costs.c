@@ -14,15 +14,10 @@
 #include "session/plan_costs.h"
 #include "session/plan_input.h"
 #include "session/tune.h"
+#include "support/ok.h"
 #include "support/tiny_pack.h"
 
 static const strata_context_options context_options = {.struct_size = sizeof context_options};
-
-static void ok(strata_status status)
-{
-    if (status != STRATA_OK)
-        fail_msg("%d: %s", (int)status, strata__error_text());
-}
 
 static strata__plan_costs defaults(uint32_t compute_capability)
 {

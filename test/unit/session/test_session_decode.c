@@ -132,33 +132,10 @@ static void check_table(const bench *b)
             assert_ptr_equal(row[i / experts * 3 * experts + i % experts], cache->places[i]);
 }
 
-/*
- * Every blob that the cache calls present has the pack's bytes where it says; no place is double.
- */
-static uint32_t check_presence(bench *b)
+static uint32_t settle_and_count(bench *b)
 {
-    const strata__cache *cache = &b->session->cache;
-    uint32_t present = 0, experts = b->pack.geometry->experts;
     stream_ok(strata__decode_settle(b->session));
-    for (uint64_t i = 0; i < cache->count; ++i) {
-        uint32_t layer = (uint32_t)(i / experts), e = (uint32_t)(i % experts);
-        const strata__layer *l = &b->pack.layers[layer];
-        const strata__layout_place *place = &b->session->layout->layers[layer];
-        const strata__projection *from[3] = {&l->expert_gate, &l->expert_up, &l->expert_down};
-        const uint64_t offset[3] = {0, place->up_offset, place->down_offset};
-        for (uint64_t j = 0; j < i && cache->places[i]; ++j)
-            assert_ptr_not_equal(cache->places[i], cache->places[j]);
-        if (cache->states[i] == STRATA__BLOB_ABSENT)
-            continue;
-        assert_int_equal(cache->states[i], STRATA__BLOB_PRESENT);
-        assert_non_null(cache->places[i]);
-        for (int k = 0; k < 3; ++k)
-            assert_memory_equal(cache->places[i] + offset[k],
-                                (const uint8_t *)from[k]->data + e * from[k]->stride_bytes,
-                                from[k]->bytes / experts);
-        present++;
-    }
-    return present;
+    return stream_present(&b->pack, b->session);
 }
 
 /* Everything that decides where an expert is found, in every schedule. */
@@ -182,7 +159,7 @@ static void decoding_is_the_prompt(void **state)
             empty(b);
             decode_all(b, 0, STREAM_TOKENS, rows[r]);
         }
-        check_presence(b);
+        settle_and_count(b);
         /* A prompt between, whose copies fill the cache too. */
         open_prefill(b, STRATA_MEMORY_OWN, 0);
         read_whole(b);
@@ -191,7 +168,7 @@ static void decoding_is_the_prompt(void **state)
         check_table(b);
         decode_all(b, 1, STREAM_TOKENS, 3);
         read_whole(b);
-        check_presence(b);
+        settle_and_count(b);
         bench_close(b);
     }
 }
@@ -255,7 +232,7 @@ static void recorded_steps(void **state)
             decode_all(b, 32, 32 + 2 * rows, rows);
         }
         assert_int_equal(count_graphs(b), STRATA__DECODE_GRAPHS);
-        check_presence(b);
+        settle_and_count(b);
         bench_close(b);
     }
 }
@@ -285,25 +262,6 @@ static void fetched(void **state)
     bench_close(b);
 }
 
-static uint32_t count_in_loan(const bench *b)
-{
-    const strata__region *range = &b->session->loan_memory;
-    uint32_t count = 0;
-    for (uint64_t i = 0; i < b->session->cache.count; ++i)
-        count += b->session->cache.states[i] == STRATA__BLOB_PRESENT &&
-                 b->session->cache.places[i] >= range->base &&
-                 b->session->cache.places[i] < range->base + range->bytes;
-    return count;
-}
-
-/* Waits until the refill has copied all it can. */
-static void finish_refill(const bench *b)
-{
-    const strata__loan *loan = &b->session->loan;
-    while (atomic_load(&loan->copied) < loan->count)
-        usleep(100);
-}
-
 /* A loan, also one that is kept, is back before a step, and its experts are found again. */
 static void after_a_loan(void **state)
 {
@@ -321,10 +279,10 @@ static void after_a_loan(void **state)
             stream_ok(strata__session_truncate(b->session, 0, 40, &length));
             decode_all(b, 40, 42, 1);
             assert_false(b->session->loan.is_lent);
-            finish_refill(b);
+            stream_wait_for_refill(b->session);
             decode_all(b, 42, STREAM_TOKENS, 1);
-            assert_true(count_in_loan(b) > 0 || !round);
-            check_presence(b);
+            assert_true(stream_present_in_loan(b->session) > 0 || !round);
+            settle_and_count(b);
         }
         bench_close(b);
     }
@@ -385,7 +343,7 @@ static void no_thrash(void **state)
         assert_true(is_present(b, 3) && is_present(b, 7));
     }
     assert_int_equal(stats_of(b).decode_admit_bytes, before.decode_admit_bytes);
-    check_presence(b);
+    settle_and_count(b);
     bench_close(b);
 }
 
@@ -475,7 +433,7 @@ static void a_cache_in_motion(void **state)
             read_whole(b);
             stream_ok(strata__session_truncate(b->session, 0, at + 24, &(uint64_t){0}));
         }
-        check_presence(b);
+        settle_and_count(b);
         bench_close(b);
     }
 }
@@ -523,7 +481,7 @@ static void budgets_between_steps(void **state)
         if (i % 3 == 2)
             stream_ok(strata__session_set_budget(b->session, 0));
         decode_all(b, i * 12 + 6, i * 12 + 12, 1);
-        check_presence(b);
+        settle_and_count(b);
     }
     bench_close(b);
 }
@@ -540,13 +498,13 @@ static void places_come_back(void **state)
     least = b->session->memory.bytes + b->session->loan_memory.bytes;
     stream_ok(strata__session_set_budget(b->session, least));
     read_whole(b);
-    finish_refill(b);
+    stream_wait_for_refill(b->session);
     empty(b);
     decode_all(b, 0, 20, 1);
-    assert_true(count_in_loan(b) > 0);
+    assert_true(stream_present_in_loan(b->session) > 0);
     stream_ok(strata__session_set_budget(b->session, 0));
     decode_all(b, 20, STREAM_TOKENS, 1);
-    assert_true(check_presence(b) > count_in_loan(b));
+    assert_true(settle_and_count(b) > stream_present_in_loan(b->session));
     bench_close(b);
 }
 
@@ -605,7 +563,7 @@ static void the_callers_experts(void **state)
         read_whole(b);
         empty(b);
         decode_all(b, 0, 48, 1);
-        check_presence(b);
+        settle_and_count(b);
         /* A source that fails ends the step, or leaves an expert out of the cache. */
         calls = s.calls;
         for (uint32_t n = 1; n < 20; ++n) {
@@ -620,7 +578,7 @@ static void the_callers_experts(void **state)
             stream_ok(strata__session_truncate(b->session, 0, 48, &(uint64_t){0}));
         }
         assert_true(calls > 0);
-        check_presence(b);
+        settle_and_count(b);
         b->device->ops->host_free(b->device, s.memory, 2ull * 3 * 12 * s.bytes);
         bench_close(b);
     }
@@ -654,7 +612,7 @@ static bool fail_one(bool in_file, uint32_t faults, uint64_t countdown)
         read_whole(b);
         empty(b);
         decode_all(b, 0, 24, 1);
-        check_presence(b);
+        settle_and_count(b);
     } else if (status == STRATA_ERR_DEVICE_LOST) {
         assert_int_equal(decode(b, 0, 1), STRATA_ERR_DEVICE_LOST);
     }

@@ -15,15 +15,10 @@
 #include "base/error.h"
 #include "device/delaying.h"
 #include "session/state.h"
+#include "support/ok.h"
 #include "support/tiny_pack.h"
 
 enum { COUNT = 30, CHUNK = 8, VOCABULARY = 96, LOGITS = COUNT * VOCABULARY };
-
-static void ok(strata_status status)
-{
-    if (status != STRATA_OK)
-        fail_msg("%d: %s", (int)status, strata__error_text());
-}
 
 typedef struct bench {
     uint8_t *image;

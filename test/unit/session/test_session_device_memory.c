@@ -16,15 +16,11 @@
 #include "base/error.h"
 #include "session/plan.h"
 #include "session/state.h"
+#include "support/expert_source.h"
+#include "support/ok.h"
 #include "support/tiny_pack.h"
 
 enum { COUNT = 40, VOCABULARY = 96, LOGITS = COUNT * VOCABULARY };
-
-static void ok(strata_status status)
-{
-    if (status != STRATA_OK)
-        fail_msg("%d: %s", (int)status, strata__error_text());
-}
 
 typedef struct bench {
     uint8_t *image;
@@ -133,32 +129,13 @@ static void copies_give_the_same_bits(void **state)
     }
 }
 
-typedef struct source {
-    const strata__layer *layers;
-    uint32_t calls;
-    uint32_t fail_at;
-} source;
-
-static strata_status give_expert(void *user_data, uint32_t layer, uint32_t expert,
-                                 strata_expert_blob *out_blob)
-{
-    source *s = user_data;
-    const strata__layer *l = &s->layers[layer];
-    if (++s->calls == s->fail_at)
-        return STRATA_ERR_IO;
-    out_blob->gate = (const uint8_t *)l->expert_gate.data + expert * l->expert_gate.stride_bytes;
-    out_blob->up = (const uint8_t *)l->expert_up.data + expert * l->expert_up.stride_bytes;
-    out_blob->down = (const uint8_t *)l->expert_down.data + expert * l->expert_down.stride_bytes;
-    return STRATA_OK;
-}
-
 static void the_callback_is_asked_once_for_each(void **state)
 {
     float *in_place = calloc(LOGITS, sizeof(float)), *copied = calloc(LOGITS, sizeof(float));
     const strata__geometry *geometry;
     strata__device *device = NULL;
     strata_session *session;
-    source s = {0};
+    expert_source s = {0};
     bench b;
     (void)state;
     bench_open(&b, "qwen3moe");

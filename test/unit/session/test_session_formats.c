@@ -12,21 +12,15 @@
 
 #include <cmocka.h>
 
-#include "base/error.h"
 #include "base/format.h"
 #include "kernels/cpu/decode.h"
 #include "session/state.h"
+#include "support/ok.h"
 #include "support/tiny_pack.h"
 
 enum { COUNT = 33, VOCABULARY = 64, LOGITS = COUNT * VOCABULARY };
 
 static const double NMSE_LIMIT = 1e-10;
-
-static void ok(strata_status status)
-{
-    if (status != STRATA_OK)
-        fail_msg("%d: %s", (int)status, strata__error_text());
-}
 
 static void read_image(const uint8_t *image, uint64_t bytes, uint32_t use_blas, float *logits)
 {

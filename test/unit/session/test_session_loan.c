@@ -9,7 +9,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -26,49 +25,10 @@ static tiny_spec small_spec(void)
     return spec;
 }
 
-/* Every blob that the cache calls present has the pack's bytes where it says. */
-static uint32_t check_presence(const stream_pack *p, const strata_session *session)
-{
-    const strata__cache *cache = &session->cache;
-    uint32_t present = 0, experts = p->geometry->experts;
-    for (uint64_t i = 0; i < cache->count; ++i) {
-        uint32_t layer = (uint32_t)(i / experts), e = (uint32_t)(i % experts);
-        const strata__layer *l = &p->layers[layer];
-        const strata__layout_place *place = &session->layout->layers[layer];
-        const strata__projection *from[3] = {&l->expert_gate, &l->expert_up, &l->expert_down};
-        const uint64_t offset[3] = {0, place->up_offset, place->down_offset};
-        if (cache->states[i] == STRATA__BLOB_ABSENT)
-            continue;
-        assert_int_equal(cache->states[i], STRATA__BLOB_PRESENT);
-        assert_non_null(cache->places[i]);
-        for (int k = 0; k < 3; ++k)
-            assert_memory_equal(cache->places[i] + offset[k],
-                                (const uint8_t *)from[k]->data + e * from[k]->stride_bytes,
-                                from[k]->bytes / experts);
-        present++;
-    }
-    return present;
-}
-
-static uint32_t count_in_loan(const strata_session *session)
-{
-    const strata__region *range = &session->loan_memory;
-    uint32_t count = 0;
-    for (uint64_t i = 0; i < session->cache.count; ++i)
-        count += session->cache.places[i] >= range->base &&
-                 session->cache.places[i] < range->base + range->bytes;
-    return count;
-}
-
-/* Waits until the refill has copied all it can, then publishes it. */
 static void finish_refill(strata_session *session)
 {
-    const struct timespec pause = {.tv_nsec = 100000};
-    strata__loan *loan = &session->loan;
-    for (int i = 0; i < 100000 && atomic_load(&loan->copied) < loan->count; ++i)
-        nanosleep(&pause, NULL);
-    assert_int_equal(atomic_load(&loan->copied), loan->count);
-    strata__loan_publish(loan);
+    stream_wait_for_refill(session);
+    strata__loan_publish(&session->loan);
 }
 
 typedef struct bench {
@@ -147,8 +107,8 @@ static void loans_come_back_whole(void **state)
             assert_int_equal(stream_run(&b->pack, b->prefill, b->logits, stop_now, &left),
                              i > 9 ? STRATA_OK : STRATA_ERR_CANCELLED);
             finish_refill(b->session);
-            assert_true(count_in_loan(b->session) > 0);
-            assert_true(check_presence(&b->pack, b->session) >= count_in_loan(b->session));
+            assert_true(stream_present_in_loan(b->session) > 0);
+            assert_true(stream_present(&b->pack, b->session) >= stream_present_in_loan(b->session));
             the_hottest_are_in_the_loan(b);
             strata__delaying_fail(b->device, STRATA__FAULT_COPY, 2 * i, 0);
             (void)stream_run(&b->pack, b->prefill, b->logits, NULL, NULL);
@@ -157,7 +117,7 @@ static void loans_come_back_whole(void **state)
                 strata__loan_settle(&b->session->loan);
             else
                 finish_refill(b->session);
-            check_presence(&b->pack, b->session);
+            stream_present(&b->pack, b->session);
             read_whole(b);
         }
         bench_close(b);
@@ -184,9 +144,9 @@ static void the_keep_set_survives(void **state)
     assert_true(b->session->cache.places[hot] >= b->session->loan_memory.base);
     stream_ok(strata__loan_take(&b->session->loan));
     assert_int_equal(b->session->cache.states[hot], STRATA__BLOB_PRESENT);
-    assert_int_equal(count_in_loan(b->session), 0);
+    assert_int_equal(stream_present_in_loan(b->session), 0);
     stream_ok(b->session->device->ops->stream_synchronize(b->session->device, b->session->stream));
-    check_presence(&b->pack, b->session);
+    stream_present(&b->pack, b->session);
     strata__loan_return(&b->session->loan, true);
     read_whole(b);
     bench_close(b);
@@ -209,7 +169,7 @@ static void moves_come_before_the_prompt(void **state)
             cache->uses[i] += cache->places[i] >= b->session->loan_memory.base ? 2000000 : 1000000;
         read_whole(b);
         strata__loan_settle(&b->session->loan);
-        check_presence(&b->pack, b->session);
+        stream_present(&b->pack, b->session);
         bench_close(b);
     }
 }
@@ -224,13 +184,13 @@ static void a_kept_loan_stays_with_the_prefill(void **state)
     b = bench_open(&o, 1, true);
     session = strata__session_retain(b->session);
     read_whole(b);
-    assert_int_equal(count_in_loan(session), 0);
+    assert_int_equal(stream_present_in_loan(session), 0);
     assert_true(session->loan.is_lent);
     read_whole(b);
     strata__prefill_destroy(b->prefill);
     b->prefill = NULL;
     finish_refill(session);
-    assert_true(count_in_loan(session) > 0);
+    assert_true(stream_present_in_loan(session) > 0);
     strata__session_release(session);
     bench_close(b);
 }
@@ -250,7 +210,7 @@ static void what_is_not_lent_is_hit(void **state)
         b = bench_open(&o, 0, true);
         read_whole(b);
         finish_refill(b->session);
-        in_loan = count_in_loan(b->session);
+        in_loan = stream_present_in_loan(b->session);
         assert_true(in_loan > 0);
         strata__prefill_destroy(b->prefill);
         stream_ok(strata__prefill_create(b->session, &options, &b->prefill));
@@ -346,7 +306,7 @@ static void profiles_choose_the_places(void **state)
             assert_int_equal(second->cache.places[l * 12 + e] != NULL, e >= 4 && (e - 4) % 3 == 0);
     stream_ok(stream_read(&b->pack, second, b->logits));
     assert_memory_equal(b->logits, b->pack.expected, sizeof b->logits);
-    check_presence(&b->pack, second);
+    stream_present(&b->pack, second);
     strata__session_release(second);
     for (more.profile_bytes = 0; more.profile_bytes < bytes; more.profile_bytes += 8)
         assert_int_equal(stream_session(&b->pack, &o, &second), STRATA_ERR_FORMAT);
@@ -397,7 +357,7 @@ static void budgets_of_a_living_session(void **state)
         assert_true(usage.device_bytes <= budget);
         assert_int_equal(usage.device_bytes, atomic_load(&b->session->counters.device_bytes));
         read_whole(b);
-        check_presence(&b->pack, b->session);
+        stream_present(&b->pack, b->session);
     }
     stream_ok(strata__session_set_budget(b->session, other));
     strata__delaying_usage_get(b->device, &usage);
@@ -407,7 +367,7 @@ static void budgets_of_a_living_session(void **state)
     read_whole(b);
     strata__delaying_usage_get(b->device, &usage);
     assert_true(usage.device_bytes > other && usage.device_bytes <= planned);
-    assert_int_equal(check_presence(&b->pack, b->session), 24);
+    assert_int_equal(stream_present(&b->pack, b->session), 24);
     bench_close(b);
 }
 

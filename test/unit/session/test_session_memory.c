@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "session/plan.h"
 #include "session/state.h"
+#include "support/ok.h"
 #include "support/tiny_pack.h"
 
 /* Device and page-locked memory are told from the rest by the device's alignment. */
@@ -44,12 +45,6 @@ static void book_free(void *user_data, void *pointer, uint64_t bytes)
     b->device_bytes -= alignment == DEVICE_ALIGNMENT ? bytes : 0;
     b->live_count--;
     free((uint8_t *)pointer - HEADER_BYTES);
-}
-
-static void ok(strata_status status)
-{
-    if (status != STRATA_OK)
-        fail_msg("%d: %s", (int)status, strata__error_text());
 }
 
 static uint32_t pick(uint64_t *random, uint32_t first, uint32_t last)

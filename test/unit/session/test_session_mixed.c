@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "session/plan.h"
 #include "session/state.h"
+#include "support/ok.h"
 #include "support/tiny_pack.h"
 
 enum { COUNT = 24, EXACT_LAYER = 2, POISON = 0xa5 };
@@ -30,12 +31,6 @@ static strata_status counted_gate_up(strata__kernels *kernels, void *stream,
 }
 
 static const strata_context_options context_options = {.struct_size = sizeof context_options};
-
-static void ok(strata_status status)
-{
-    if (status != STRATA_OK)
-        fail_msg("%d: %s", (int)status, strata__error_text());
-}
 
 static strata_status read_prompt(strata_session *session, strata_prefill *prefill, float *logits)
 {

@@ -22,6 +22,7 @@
 #include "device/delaying.h"
 #include "session/decode.h"
 #include "session/state.h"
+#include "support/ok.h"
 #include "support/tiny_pack.h"
 
 enum { VOCABULARY = 96, CONTEXT = 200, SEQUENCES = 4, TEXTS = 4, KEPT = 3, MOST_ROWS = 16 };
@@ -63,12 +64,6 @@ typedef struct model {
     const char *last;
     float logits[CONTEXT * VOCABULARY];
 } model;
-
-static void ok(strata_status status)
-{
-    if (status != STRATA_OK)
-        fail_msg("%d: %s", (int)status, strata__error_text());
-}
 
 static uint64_t pick(model *m, uint64_t count)
 {

@@ -13,19 +13,13 @@
 
 #include <cmocka.h>
 
-#include "base/error.h"
 #include "base/task.h"
 #include "device/delaying.h"
 #include "session/ring.h"
+#include "support/ok.h"
 #include "support/tiny_pack.h"
 
 enum { RING_BYTES = 4096, SLOTS = 40, PIECES = 200 };
-
-static void ok(strata_status status)
-{
-    if (status != STRATA_OK)
-        fail_msg("%d: %s", (int)status, strata__error_text());
-}
 
 typedef struct bench {
     strata_context *context;

@@ -18,15 +18,10 @@
 #include "base/error.h"
 #include "device/delaying.h"
 #include "session/state.h"
+#include "support/ok.h"
 #include "support/tiny_pack.h"
 
 enum { COUNT = 150, FORK = 100, CHUNK = 50, VOCABULARY = 96, SEQUENCES = 3, STEPS = 10 };
-
-static void ok(strata_status status)
-{
-    if (status != STRATA_OK)
-        fail_msg("%d: %s", (int)status, strata__error_text());
-}
 
 static void says(strata_status status, strata_status expected, const char *part)
 {

@@ -9,17 +9,11 @@
 
 #include <cmocka.h>
 
-#include "base/error.h"
 #include "session/step.h"
+#include "support/ok.h"
 #include "support/tiny_pack.h"
 
 enum { SEQUENCES = 3, LONGEST = 90, CHUNK = 40, VOCABULARY = 96 };
-
-static void ok(strata_status status)
-{
-    if (status != STRATA_OK)
-        fail_msg("%d: %s", (int)status, strata__error_text());
-}
 
 typedef struct bench {
     uint8_t *image;

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "support/expert_source.h"
 #include "support/stream_case.h"
 
 static tiny_spec small_spec(void)
@@ -271,25 +272,6 @@ static void refused_page_locks(void **state)
     free(logits);
 }
 
-typedef struct source {
-    const strata__layer *layers;
-    uint32_t calls;
-    uint32_t fail_at;
-} source;
-
-static strata_status give_expert(void *user_data, uint32_t layer, uint32_t expert,
-                                 strata_expert_blob *out_blob)
-{
-    source *s = user_data;
-    const strata__layer *l = &s->layers[layer];
-    if (++s->calls == s->fail_at)
-        return STRATA_ERR_IO;
-    out_blob->gate = (const uint8_t *)l->expert_gate.data + expert * l->expert_gate.stride_bytes;
-    out_blob->up = (const uint8_t *)l->expert_up.data + expert * l->expert_up.stride_bytes;
-    out_blob->down = (const uint8_t *)l->expert_down.data + expert * l->expert_down.stride_bytes;
-    return STRATA_OK;
-}
-
 static void the_callers_experts(void **state)
 {
     strata_session_options more = {.struct_size = sizeof more};
@@ -297,7 +279,7 @@ static void the_callers_experts(void **state)
     float *logits = calloc(STREAM_LOGITS, sizeof *logits);
     strata_session *session = NULL;
     tiny_spec spec = small_spec();
-    source s = {0};
+    expert_source s = {0};
     stream_pack p;
     (void)state;
     stream_pack_open(&p, &spec, 32, NULL);

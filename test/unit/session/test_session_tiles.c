@@ -9,30 +9,20 @@
 
 #include <cmocka.h>
 
-#include "base/error.h"
 #include "session/plan.h"
 #include "session/plan_input.h"
 #include "session/state.h"
+#include "support/expert_source.h"
+#include "support/ok.h"
 #include "support/tiny_pack.h"
 
 enum { COUNT = 75, CHUNK = 40, VOCABULARY = 96, LOGITS = COUNT * VOCABULARY };
-
-static void ok(strata_status status)
-{
-    if (status != STRATA_OK)
-        fail_msg("%d: %s", (int)status, strata__error_text());
-}
-
-typedef struct source {
-    const strata__layer *layers;
-    uint32_t calls;
-} source;
 
 typedef struct bench {
     uint8_t *image;
     strata_context *context;
     strata__pack *pack;
-    source source;
+    expert_source source;
 } bench;
 
 static void bench_open(bench *b, const char *architecture)
@@ -81,18 +71,6 @@ static strata_plan *make_plan(const bench *b, const strata__layout_choice *choic
     plan->layout = layout;
     strata__plan_input_finish(&input);
     return plan;
-}
-
-static strata_status give_expert(void *user_data, uint32_t layer, uint32_t expert,
-                                 strata_expert_blob *out_blob)
-{
-    source *s = user_data;
-    const strata__layer *l = &s->layers[layer];
-    s->calls++;
-    out_blob->gate = (const uint8_t *)l->expert_gate.data + expert * l->expert_gate.stride_bytes;
-    out_blob->up = (const uint8_t *)l->expert_up.data + expert * l->expert_up.stride_bytes;
-    out_blob->down = (const uint8_t *)l->expert_down.data + expert * l->expert_down.stride_bytes;
-    return STRATA_OK;
 }
 
 static float *read_all(bench *b, const strata__layout_choice *choice, bool from_callback)
