@@ -96,7 +96,7 @@ void bench_decode_text(const bench_decode *d, FILE *out)
     if (!d->steps)
         return;
     fprintf(out, "decode: %s of ", text_of_count(d->steps, "step").text);
-    fprintf(out, "%s, %.1f tokens/s, right after the prompt %.1f\n",
+    fprintf(out, "%s, %.1f tokens/s; the first time after the prompt %.1f\n",
             text_of_count(d->rows, "token").text, rate(d, d->median_ns), rate(d, d->first_ns));
     if (s->decode_hit_bytes + s->decode_place_bytes + s->decode_fetch_bytes == 0)
         return;

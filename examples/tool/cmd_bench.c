@@ -23,8 +23,9 @@ static const struct argp_option option_table[] = {
     {"repeat", KEY_REPEAT, "N", 0, "Timed readings of each length after one untimed, 3 by default",
      1},
     {"cold", KEY_COLD, 0, 0, "The expert cache is emptied before every reading", 1},
-    {"decode", KEY_DECODE, "N", 0, "N steps of decoding after each prompt, as often", 1},
-    {"rows", KEY_ROWS, "R", 0, "Tokens of such a step, 1 by default", 1},
+    {"decode", KEY_DECODE, "N", 0,
+     "N steps of decoding from each prompt's end on, as often as it is read", 1},
+    {"rows", KEY_ROWS, "R", 0, "Tokens of a step of --decode, 1 by default", 1},
     {"tune", KEY_TUNE, "FILE", 0,
      "Measure what paths and formats cost on the device instead, and write it to FILE for --costs; "
      "needs no pack",
