@@ -79,8 +79,10 @@ int main(int argc, char **argv)
     strata_pack *pack = NULL;
     strata_session *session = NULL;
     int code;
-    if (argc != 2)
+    if (argc != 2) {
+        fputs("usage: borrowed_memory PACK\n", stderr);
         return 2;
+    }
     if (strata_context_create(NULL, &context) || strata_pack_open_path(context, argv[1], &pack) ||
         strata_session_create(pack, NULL, &session))
         code = failed("cannot start");

@@ -62,8 +62,10 @@ int main(int argc, char **argv)
     strata_plan_options plan;
     strata_session_options options;
     int code;
-    if (argc != 2)
+    if (argc != 2) {
+        fputs("usage: cancel PACK\n", stderr);
         return 2;
+    }
     strata_plan_options_init(&plan, sizeof plan);
     plan.chunk_tokens = CHUNK_TOKENS;
     strata_session_options_init(&options, sizeof options);

@@ -29,6 +29,8 @@ def check(lib, status):
 
 
 def main():
+    if len(sys.argv) < 2:
+        sys.exit("usage: ctypes_minimal.py LIBRARY [PACK]")
     lib = ctypes.CDLL(sys.argv[1])
     lib.strata_version_string.restype = ctypes.c_char_p
     print("strata", lib.strata_version_string().decode())

@@ -23,8 +23,10 @@ int main(int argc, char **argv)
     strata_prefill_request request;
     uint64_t best = 0;
 
-    if (argc != 2)
+    if (argc != 2) {
+        fputs("usage: first_logits PACK\n", stderr);
         return 2;
+    }
     if (strata_context_create(NULL, &context) || strata_pack_open_path(context, argv[1], &pack) ||
         strata_session_create(pack, NULL, &session) ||
         strata_prefill_create(session, NULL, &prefill))

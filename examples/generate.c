@@ -45,8 +45,10 @@ int main(int argc, char **argv)
     int32_t tokens[MOST_TOKENS], token;
     uint64_t seed = 1, count;
     float *logits;
-    if (argc < 2)
+    if (argc < 2) {
+        fputs("usage: generate PACK [TEXT]\n", stderr);
         return 2;
+    }
 
     check(strata_context_create(NULL, &context));
     check(strata_pack_open_path(context, argv[1], &pack));

@@ -105,8 +105,10 @@ int main(int argc, char **argv)
     uint64_t shared, vocabulary;
     float *logits;
     int code;
-    if (argc != 2)
+    if (argc != 2) {
+        fputs("usage: share_prefix PACK\n", stderr);
         return 2;
+    }
     strata_plan_options_init(&plan, sizeof plan);
     strata_session_options_init(&options, sizeof options);
     plan.sequence_count = ANSWERS;

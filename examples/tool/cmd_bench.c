@@ -390,8 +390,8 @@ int cmd_bench(int argc, char **argv)
     a.repeats = a.repeats ? a.repeats : 3;
     a.decode_rows = a.decode_rows ? a.decode_rows : 1;
     if (!parse_lengths(a.prompts, &b)) {
-        tool_message("--prompts: \"%s\" is not a list of at most %d lengths", a.prompts,
-                     MAX_PROMPTS);
+        tool_message("--prompts: \"%s\" is not a list of at most %d lengths in tokens: 512,4096",
+                     a.prompts, MAX_PROMPTS);
         return TOOL_USAGE;
     }
     if (!run_options_read(&a.run, a.in.json) ||

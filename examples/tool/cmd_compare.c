@@ -11,6 +11,7 @@
 #include "plan_options.h"
 #include "progress.h"
 #include "run_options.h"
+#include "text.h"
 #include "tool.h"
 
 enum { KEY_A = 0x200, KEY_B, KEY_LENGTHS, KEY_POSITIONS };
@@ -180,8 +181,8 @@ static bool read_lengths(comparison *c)
     free(lengths.ids);
     if (!good)
         tool_refuse(STRATA_ERR_INVALID_ARGUMENT, c->arguments->in.json,
-                    "--lengths: not 1 to %d lengths within the prompt's %" PRIu64 " tokens",
-                    MAX_LENGTHS, c->tokens.count);
+                    "--lengths: not 1 to %d lengths within the prompt, which has %s", MAX_LENGTHS,
+                    text_of_count(c->tokens.count, "token").text);
     return good;
 }
 

@@ -21,7 +21,7 @@ static const struct argp_option option_table[] = {
     {"sequences", KEY_SEQUENCES, "N", 0, "Sequences that the KV cache holds", 1},
     {0, 0, 0, 0, "On which device:", 3},
     {"compute-capability", KEY_CAPABILITY, "CC", 0, "90 or 9.0; 0 (default): the CPU", 3},
-    {"link-rate", KEY_LINK_RATE, "RATE", 0, "Bytes a second from host to device: 25e9", 3},
+    {"link-rate", KEY_LINK_RATE, "RATE", 0, "Bytes a second from host to device: 25GB, 25e9", 3},
     {"device-facts", KEY_FACTS, "FILE", 0, "Lines \"name = number\", see strata_device_facts", 3},
     {0, 0, 0, 0, "Answer:", 9},
     {"save", KEY_SAVE, "FILE", 0, "Write the plan for a later run", 9},
@@ -63,6 +63,7 @@ static bool parse_capability(const char *text, uint32_t *out)
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     arguments *a = state->input;
+    uint64_t bytes;
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &a->in;
@@ -84,8 +85,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         a->is_capability_given = true;
         return 0;
     case KEY_LINK_RATE:
-        if (!parse_rate(arg, &a->link_rate) || a->link_rate < 1)
-            argp_error(state, "--link-rate: \"%s\" is not a number of bytes a second", arg);
+        if (parse_bytes(arg, &bytes))
+            a->link_rate = (double)bytes;
+        else if (!parse_rate(arg, &a->link_rate))
+            a->link_rate = 0;
+        if (a->link_rate < 1)
+            argp_error(state, "--link-rate: \"%s\" is not a number of bytes a second: 25GB, 25e9",
+                       arg);
         return 0;
     case KEY_FACTS:
         a->facts_path = arg;

@@ -59,7 +59,7 @@ static error_t parse_pack_option(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (a->pack)
-            argp_error(state, "one pack only");
+            argp_error(state, "\"%s\" is one argument too many: there is one pack", arg);
         a->pack = arg;
         return 0;
     case ARGP_KEY_END:

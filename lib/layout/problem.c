@@ -166,7 +166,7 @@ static strata_status check_request(strata__layout_problem *p)
         r->chunk_tokens = r->context_tokens;
     const range ranges[] = {
         {"context tokens", r->context_tokens, 1, max_tokens},
-        {"prompt tokens", r->prompt_tokens, 1, r->context_tokens},
+        {"prompt tokens within the context", r->prompt_tokens, 1, r->context_tokens},
         {"chunk tokens", r->chunk_tokens, 0, max_chunk},
         {"sequences", r->sequences, 1, 1u << 16},
         {"kv tokens", r->kv_tokens ? r->kv_tokens : r->context_tokens, r->context_tokens,

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "layout/arena.h"
@@ -124,8 +125,8 @@ typedef struct size_text {
     char text[64];
 } size_text;
 
-/* "1.3 MiB (1310722 bytes)": rounded up, so that the short number is enough too. */
-static size_text text_of(uint64_t bytes)
+/* "1.3 MiB", rounded up, so that it is enough. */
+static size_text short_text(uint64_t bytes)
 {
     static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
     size_text out;
@@ -138,9 +139,19 @@ static size_text text_of(uint64_t bytes)
     for (; index < 3 && bytes / unit >= 1024; ++index)
         unit *= 1024;
     tenths = bytes / unit * 10 + (bytes % unit * 10 + unit - 1) / unit;
-    snprintf(out.text, sizeof out.text, "%llu.%llu %s (%llu bytes)",
-             (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10), units[index],
-             (unsigned long long)bytes);
+    snprintf(out.text, sizeof out.text, "%llu.%llu %s", (unsigned long long)(tenths / 10),
+             (unsigned long long)(tenths % 10), units[index]);
+    return out;
+}
+
+/* "1.3 MiB (1310722 bytes)" */
+static size_text text_of(uint64_t bytes)
+{
+    size_text out = short_text(bytes);
+    size_t used = strlen(out.text);
+    if (bytes >= 1024)
+        snprintf(out.text + used, sizeof out.text - used, " (%llu bytes)",
+                 (unsigned long long)bytes);
     return out;
 }
 
@@ -176,11 +187,13 @@ strata_status strata__planner_refuse(strata__planner *planner, strata__layout_sh
     if (shortfall->context_tokens)
         snprintf(context_text, sizeof context_text, ", or a context of %llu tokens",
                  (unsigned long long)shortfall->context_tokens);
+    if (!shortfall->context_tokens && !shortfall->chunk_tokens)
+        snprintf(context_text, sizeof context_text, ", but no shorter context or smaller chunk");
     return strata__fail(
         STRATA_ERR_PLAN_INFEASIBLE,
         "%s: at least %s are needed, %s more than the budget of %s; what would fit: "
-        "that budget%s%s",
+        "a budget of %s%s%s",
         p->facts.host_addressable ? "memory" : "device memory", text_of(needed).text,
-        text_of(shortfall->missing_bytes).text, text_of(p->budget_bytes).text, context_text,
-        chunk_text);
+        text_of(shortfall->missing_bytes).text, text_of(p->budget_bytes).text,
+        short_text(needed).text, context_text, chunk_text);
 }

@@ -33,7 +33,8 @@ class UsageTest(unittest.TestCase):
 
     def test_missing_and_extra_pack(self):
         self.assert_usage("name a pack", "inspect")
-        self.assert_usage("one pack only", "inspect", PACK, PACK)
+        self.assert_usage(f'"{PACK}" is one argument too many', "inspect", PACK, PACK)
+        self.assert_usage('"hello" is one argument too many', "generate", PACK, "hello")
         self.assert_usage("name a pack", "prefill", "--random", "3")
 
     def test_unknown_option(self):
@@ -531,6 +532,11 @@ class PlanTest(unittest.TestCase):
         short = re.search(r"at least ([0-9.]+ [KM]iB) \(%d bytes\) are" % plan["needed_bytes"],
                           plan["reason"])
         self.plan("--budget", short.group(1))
+        self.assertIn("; what would fit: a budget of " + short.group(1) + ", but no shorter context",
+                      plan["reason"])
+        longer = self.plan("--budget", short.group(1), "--context", "100000", code=1)
+        self.assertIn(", or a context of %d tokens" % longer["context_tokens"], longer["reason"])
+        self.plan("--budget", short.group(1), "--context", str(longer["context_tokens"]))
         self.plan("--budget", str(plan["needed_bytes"]))
         self.plan("--budget", str(plan["needed_bytes"] - 1), code=1)
 
@@ -622,6 +628,8 @@ class PlanTest(unittest.TestCase):
                 self.assertEqual(run("bench", "--tune", str(costs), *other).returncode, 2)
 
     def test_usage(self):
+        for rate in ("25e9", "25GB", "23GiB"):
+            self.plan("--link-rate", rate, "--compute-capability", "90")
         for arguments in (["--budget", "much"], ["--kv", "f64"], ["--link-rate", "fast"],
                           ["--chunk", "0"], ["--compute-capability", "x"],
                           ["--compute-capability", "8."], ["--compute-capability", "8.10"]):

@@ -79,7 +79,8 @@ class FailureTest(unittest.TestCase):
                             PACK, "--tokens", "3", "--a", "path=none")
 
     def test_prompt_longer_than_the_context(self):
-        self.assert_failure("STRATA_ERR_INVALID_ARGUMENT", "prompt tokens is 9", "prefill", PACK,
+        self.assert_failure("STRATA_ERR_INVALID_ARGUMENT", "prompt tokens within the context is 9,",
+                            "prefill", PACK,
                             "--random", "9", "--context", "8")
 
     def test_tokens_that_are_none(self):
@@ -95,6 +96,22 @@ class FailureTest(unittest.TestCase):
                                   text=True)
         self.assertEqual(done.returncode, 1)
         self.assertIn("cannot write", done.stderr)
+
+
+class ExampleTest(unittest.TestCase):
+    """The programs that lie beside the tool."""
+
+    def test_usage(self):
+        folder = pathlib.Path(TOOL).parent
+        for name in ("borrowed_memory", "cancel", "first_logits", "generate", "share_prefix"):
+            done = subprocess.run([folder / name], capture_output=True, text=True, timeout=60,
+                                  check=False)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(f"usage: {name} PACK", done.stderr)
+            done = subprocess.run([folder / name, "/no/such.gguf"], capture_output=True, text=True,
+                                  timeout=60, check=False)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn("/no/such.gguf: cannot open", done.stderr)
 
 
 class HostileTextTest(unittest.TestCase):

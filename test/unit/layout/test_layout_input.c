@@ -71,7 +71,7 @@ static void numbers_out_of_range(void **state)
     BAD(facts->round_outputs = -1, "outputs of a round of the device are -1");
     BAD(facts->round_outputs = 1e13, "outputs of a round of the device are 1e+13");
     BAD(r->context_tokens = 0, "context tokens is 0");
-    BAD(r->prompt_tokens = 513, "prompt tokens is 513, not 1 to 512");
+    BAD(r->prompt_tokens = 513, "prompt tokens within the context is 513, not 1 to 512");
     BAD(r->page_tokens = 65, "page tokens by 64");
     BAD(r->kv_format = 3, "kv format");
     BAD(r->experts = 3, "experts is 3");
