@@ -217,7 +217,7 @@ static const char *device_of(const arguments *a)
     return a->run.device ? a->run.device : "cpu";
 }
 
-static void write_text(const bench *b)
+static void write_text(const bench *b, bool is_whole)
 {
     printf("%8s %8s %12s %12s %12s %14s\n", "tokens", "chunks", "median ms", "least ms", "most ms",
            "tokens/s");
@@ -229,6 +229,8 @@ static void write_text(const bench *b)
         stats_text(&m->stats, stdout);
         bench_decode_text(&m->decode, stdout);
     }
+    if (!is_whole)
+        return;
     printf("first logits %.3f s after opening the pack\n", 1e-9 * (double)b->first_logits_ns);
     printf(strcmp(device_of(b->arguments), "cpu") == 0
                ? "memory %s, in and out %s\n"
@@ -236,7 +238,7 @@ static void write_text(const bench *b)
            text_of_bytes(b->stats.device_bytes).text, text_of_bytes(b->stats.host_bytes).text);
 }
 
-static void write_json(const bench *b, const failure *unsaved)
+static void write_json(const bench *b, const failure *wrong)
 {
     json_writer writer;
     json_start(&writer, stdout);
@@ -262,7 +264,7 @@ static void write_json(const bench *b, const failure *unsaved)
         json_end(&writer);
     }
     json_end(&writer);
-    failure_json(&writer, unsaved);
+    failure_json(&writer, wrong);
     json_end(&writer);
 }
 
@@ -293,11 +295,28 @@ static strata_status prepare(bench *b, strata_pack *pack, const strata_pack_info
                      : tool_own(STRATA_ERR_NO_MEMORY);
 }
 
+/* What was measured, also when it ended with a failure. */
+static int answer(bench *b, strata_status status)
+{
+    const arguments *a = b->arguments;
+    failure wrong = {0};
+    if (!a->in.json && b->count)
+        write_text(b, status == STRATA_OK);
+    fflush(stdout); /* before what standard error tells */
+    if (status != STRATA_OK)
+        failure_of_call(&wrong, "cannot read a prompt, or decode", status);
+    else if (a->run.profile_path)
+        profile_write(a->run.profile_path, b->session, &wrong);
+    if (a->in.json)
+        write_json(b, &wrong);
+    return wrong.status == STRATA_OK ? TOOL_OK : TOOL_FAILED;
+}
+
 static int run(bench *b, strata_pack *pack)
 {
     const arguments *a = b->arguments;
     strata_session_options with_profile = {0};
-    failure unsaved = {0};
+    uint64_t done = 0;
     strata_pack_info info = {.struct_size = sizeof info};
     strata_status status;
     void *profile;
@@ -309,21 +328,15 @@ static int run(bench *b, strata_pack *pack)
     free(profile);
     if (status != STRATA_OK)
         return tool_fail("cannot make a session", status, a->in.json);
-    for (uint64_t i = 0; i < b->count && status == STRATA_OK; i++)
-        status = measure(b, b->lengths[i], &b->results[i]);
+    while (done < b->count && status == STRATA_OK) {
+        status = measure(b, b->lengths[done], &b->results[done]);
+        done += status == STRATA_OK;
+    }
+    b->count = done;
     b->stats.struct_size = sizeof b->stats;
     if (status == STRATA_OK)
         status = strata_session_stats_get(b->session, &b->stats);
-    if (status != STRATA_OK)
-        return tool_fail("cannot read a prompt, or decode", status, a->in.json);
-    if (!a->in.json)
-        write_text(b);
-    fflush(stdout); /* before what standard error tells */
-    if (a->run.profile_path)
-        profile_write(a->run.profile_path, b->session, &unsaved);
-    if (a->in.json)
-        write_json(b, &unsaved);
-    return unsaved.status == STRATA_OK ? TOOL_OK : TOOL_FAILED;
+    return answer(b, status);
 }
 
 static void write_costs_json(const arguments *a, const char *text, const failure *unsaved)

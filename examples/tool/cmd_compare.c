@@ -251,7 +251,8 @@ static strata_status read_lengths_with(comparison *c, strata_session *session,
     return status;
 }
 
-static int run_setting(comparison *c, strata_pack *pack, const setting *s, const uint64_t *which)
+static bool run_setting(comparison *c, strata_pack *pack, const setting *s, const uint64_t *which,
+                        failure *out)
 {
     strata_session_options session_options;
     strata_plan_options plan_options;
@@ -261,7 +262,6 @@ static int run_setting(comparison *c, strata_pack *pack, const setting *s, const
     strata_status status;
     const char *what = "cannot make a session";
     char with[SETTING_BYTES + 64];
-    int code = TOOL_OK;
     run_options_apply(&s->run, c->tokens.count, &session_options, &plan_options);
     run_options_prefill(&s->run, &prefill_options);
     status = strata_session_create(pack, &session_options, &session);
@@ -273,26 +273,27 @@ static int run_setting(comparison *c, strata_pack *pack, const setting *s, const
     }
     if (status != STRATA_OK) {
         snprintf(with, sizeof with, "with %s: %s", s->text, what);
-        code = tool_fail(with, status, c->arguments->in.json);
+        failure_of_call(out, with, status);
     }
     strata_prefill_destroy(prefill);
     strata_session_destroy(session);
-    return code;
+    return status == STRATA_OK;
 }
 
-static void write_text(const comparison *c)
+/* A setting's rows as soon as they are there, under the head of the first one. */
+static void write_rows(const comparison *c, uint64_t s)
 {
-    printf("%-24s %8s %9s %11s %11s %9s %9s %11s\n", "setting", "tokens", "positions", "mean KL",
-           "largest KL", "same top", "last top", "logits");
-    for (uint64_t s = 0; s < c->arguments->a_count; s++)
-        for (uint64_t i = 0; i < c->length_count; i++) {
-            const difference *d = &c->results[s][i];
-            printf("%-24s %8" PRIu64 " %9" PRIu64 " %11.3g %11.3g %7.2f %% %9s %11.3g\n",
-                   c->others[s].text, c->lengths[i], positions_of(c, c->lengths[i]), d->kl_mean,
-                   d->kl_most, 100 * d->top_share, d->same_last_top ? "same" : "differs",
-                   d->logit_most);
-        }
-    printf("against %s; KL in nats, logits: largest absolute difference\n", c->reference.text);
+    if (s == 0)
+        printf("%-24s %8s %9s %11s %11s %9s %9s %11s\n", "setting", "tokens", "positions",
+               "mean KL", "largest KL", "same top", "last top", "logits");
+    for (uint64_t i = 0; i < c->length_count; i++) {
+        const difference *d = &c->results[s][i];
+        printf("%-24s %8" PRIu64 " %9" PRIu64 " %11.3g %11.3g %7.2f %% %9s %11.3g\n",
+               c->others[s].text, c->lengths[i], positions_of(c, c->lengths[i]), d->kl_mean,
+               d->kl_most, 100 * d->top_share, d->same_last_top ? "same" : "differs",
+               d->logit_most);
+    }
+    fflush(stdout);
 }
 
 static void write_result(json_writer *json, const comparison *c, uint64_t s, uint64_t i)
@@ -310,7 +311,8 @@ static void write_result(json_writer *json, const comparison *c, uint64_t s, uin
     json_end(json);
 }
 
-static void write_json(const comparison *c)
+/* The settings that were run, and why there are no more. */
+static void write_json(const comparison *c, uint64_t done, const failure *wrong)
 {
     json_writer json;
     json_start(&json, stdout);
@@ -318,10 +320,11 @@ static void write_json(const comparison *c)
     json_string(&json, "pack", c->arguments->in.pack);
     json_string(&json, "reference", c->reference.text);
     json_array(&json, "comparisons");
-    for (uint64_t s = 0; s < c->arguments->a_count; s++)
+    for (uint64_t s = 0; s < done; s++)
         for (uint64_t i = 0; i < c->length_count; i++)
             write_result(&json, c, s, i);
     json_end(&json);
+    failure_json(&json, wrong);
     json_end(&json);
 }
 
@@ -330,20 +333,26 @@ static int compare(comparison *c, strata_pack *pack)
     const arguments *a = c->arguments;
     strata_pack_info info = {.struct_size = sizeof info};
     strata_status status = strata_pack_info_get(pack, &info);
-    int code;
+    failure wrong = {0};
+    uint64_t done = 0;
+    bool good;
     if (status != STRATA_OK)
         return tool_fail("cannot inspect the pack", status, a->in.json);
     if (!run_options_prompt(&a->run, pack, NULL, a->in.json, &c->tokens) || !read_lengths(c) ||
         !read_settings(c))
         return TOOL_FAILED;
-    code = run_setting(c, pack, &c->reference, NULL);
-    for (uint64_t s = 0; s < a->a_count && code == TOOL_OK; s++)
-        code = run_setting(c, pack, &c->others[s], &s);
-    if (code == TOOL_OK && a->in.json)
-        write_json(c);
-    else if (code == TOOL_OK)
-        write_text(c);
-    return code;
+    good = run_setting(c, pack, &c->reference, NULL, &wrong);
+    while (good && done < a->a_count) {
+        good = run_setting(c, pack, &c->others[done], &done, &wrong);
+        if (good && !a->in.json)
+            write_rows(c, done);
+        done += good;
+    }
+    if (a->in.json)
+        write_json(c, done, &wrong);
+    else if (done)
+        printf("against %s; KL in nats, logits: largest absolute difference\n", c->reference.text);
+    return good ? TOOL_OK : TOOL_FAILED;
 }
 
 int cmd_compare(int argc, char **argv)

@@ -143,6 +143,25 @@ class WritingTest(FolderTest):
                 path.unlink()
             self.assertEqual(list(self.folder.iterdir()), [])
 
+    def test_what_was_measured_outlives_what_was_not(self):
+        for arguments, row, key, first, status in (
+                # Behind the second prompt there is no room to decode.
+                (("bench", PACK, "--prompts", "8,30", "--decode", "5", "--context", "30"),
+                 "\n       8 ", "prompts", {"tokens": 8}, "STRATA_ERR_CAPACITY"),
+                (("compare", PACK, "--random", "9", "--a", "kv=q8_0", "--a", "path=none"),
+                 "\nkv=q8_0 ", "comparisons", {"setting": "kv=q8_0"},
+                 "STRATA_ERR_INVALID_ARGUMENT")):
+            done = run(*arguments)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(done.stdout.count(row), 1)
+            self.assertIn(status, done.stderr)
+            done = run(*arguments, "--json")
+            self.assertEqual(done.returncode, 1)
+            answer = json.loads(done.stdout)
+            self.assertEqual(answer["error"]["status"], status)
+            self.assertEqual(len(answer[key]), 1)
+            self.assertEqual(answer[key][0], {**answer[key][0], **first})
+
     def assert_told(self, arguments, path, reason, **options):
         done = subprocess.run([TOOL, *arguments, str(path)], capture_output=True, text=True,
                               timeout=120, check=False, **options)
