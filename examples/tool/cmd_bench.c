@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "bench_decode.h"
-#include "file.h"
+#include "bench_tune.h"
 #include "json.h"
 #include "option_values.h"
 #include "run_options.h"
@@ -339,47 +339,6 @@ static int run(bench *b, strata_pack *pack)
     return answer(b, status);
 }
 
-static void write_costs_json(const arguments *a, const char *text, const failure *unsaved)
-{
-    json_writer writer;
-    json_start(&writer, stdout);
-    json_object(&writer, NULL);
-    json_string(&writer, "device", device_of(a));
-    json_string(&writer, "file", a->tune_path);
-    json_string(&writer, "costs", text);
-    failure_json(&writer, unsaved);
-    json_end(&writer);
-}
-
-/* Costs of the device to a file, "-" for standard output, where they go too if there is no file. */
-static int tune(const arguments *a)
-{
-    static char text[STRATA_COSTS_MOST_BYTES];
-    bool standard = strcmp(a->tune_path, "-") == 0;
-    failure unsaved = {0};
-    file_fault fault;
-    strata_context *context = NULL;
-    uint64_t bytes = 0;
-    strata_status status;
-    if (!standard && !file_can_create(a->tune_path, &fault))
-        return tool_refuse(fault.status, a->in.json, "%s: %s", a->tune_path, fault.text);
-    status = strata_context_create(NULL, &context);
-    if (status == STRATA_OK)
-        status = strata_costs_measure(context, a->run.device, text, sizeof text, &bytes);
-    strata_context_destroy(context);
-    if (status != STRATA_OK)
-        return tool_fail("cannot measure costs", status, a->in.json);
-    if (!standard && !file_save(a->tune_path, text, strlen(text), &fault))
-        failure_of_tool(&unsaved, fault.status, "%s: %s", a->tune_path, fault.text);
-    if (a->in.json)
-        write_costs_json(a, text, &unsaved);
-    else if (standard || unsaved.status != STRATA_OK)
-        fputs(text, stdout);
-    else
-        printf("the costs of %s were written to %s\n", device_of(a), a->tune_path);
-    return unsaved.status == STRATA_OK ? TOOL_OK : TOOL_FAILED;
-}
-
 int cmd_bench(int argc, char **argv)
 {
     static const struct argp_child children[] = {{&pack_argp, 0, 0, 0}, {&run_argp, 0, 0, 0}, {0}};
@@ -398,7 +357,7 @@ int cmd_bench(int argc, char **argv)
     int code;
     argp_parse(&parser, argc, argv, 0, NULL, &a);
     if (a.tune_path)
-        return tune(&a);
+        return bench_tune(a.run.device, a.tune_path, a.in.json);
     a.prompts = a.prompts ? a.prompts : "512,4096";
     a.repeats = a.repeats ? a.repeats : 3;
     a.decode_rows = a.decode_rows ? a.decode_rows : 1;
