@@ -56,7 +56,9 @@ class _Record(Structure):
 
     def __setattr__(self, name: str, value: Any) -> None:
         kinds: dict[str, Any] = {field[0]: field[1] for field in self._fields_}
-        check = _CHECKED.get(kinds.get(name))
+        if name not in kinds:
+            raise AttributeError(f"{type(self).__name__} has no field {name}")
+        check = _CHECKED.get(kinds[name])
         if check is not None:
             try:
                 value = check.from_param(value).value

@@ -226,6 +226,10 @@ def native_options(options: PlanOptions) -> Any:
         plan.costs = options["costs"].encode()
     if "facts" in options:
         facts = sized(s.strata_device_facts)
+        known = {field[0] for field in s.strata_device_facts._fields_} - {"struct_size"}
+        unknown = set(options["facts"]) - known
+        if unknown:
+            raise TypeError("unknown facts: " + ", ".join(sorted(unknown)))
         for name, value in options["facts"].items():
             setattr(facts, name, value)
         plan.device.contents = facts

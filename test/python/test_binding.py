@@ -151,6 +151,11 @@ class PlanTest(unittest.TestCase):
     def test_bad_options(self):
         with self.assertRaises(TypeError):
             strata.Plan(self.pack, budgets=3)
+        for fact in ("memory_byte", "struct_size"):
+            with self.assertRaisesRegex(TypeError, "unknown facts: " + fact):
+                strata.Plan(self.pack, facts={"compute_capability": 86, fact: 1})
+        with self.assertRaisesRegex(strata.StrataError, "8.0 .80. and later are supported"):
+            strata.Plan(self.pack, facts={"compute_capability": 75})
         with self.assertRaises(ValueError):
             strata.Plan(self.pack, experts="none")
 

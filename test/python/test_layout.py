@@ -33,6 +33,10 @@ class LayoutTest(unittest.TestCase):
                 self.assertEqual((place.offset, place.size), (int(offset), int(size)),
                                  f"{name}.{field}")
 
+    def test_no_other_fields(self):
+        with self.assertRaises(AttributeError):
+            _structs.strata_plan_options().chunk = 3
+
     def test_answers_have_every_field(self):
         for answer, structure in ((strata.PackInfo, _structs.strata_pack_info),
                                   (strata.PlanInfo, _structs.strata_plan_info),
