@@ -39,9 +39,9 @@ typedef struct arguments {
 static void check(const arguments *a, const struct argp_state *state)
 {
     run_options_check(&a->run, state);
-    if (a->plan_path && a->run.plan.is_given)
-        argp_error(state,
-                   "--plan has budget, context, chunk, path, kv, experts and costs of its own");
+    if (a->plan_path && (a->run.plan.is_given || a->run.lend))
+        argp_error(state, "--plan has budgets, context, chunk, path, kv, experts and costs of its "
+                          "own, and lends nothing");
     if (a->all_logits && !a->logits_path)
         argp_error(state, "--all-logits goes with --logits FILE");
 }

@@ -69,7 +69,7 @@ class UsageTest(unittest.TestCase):
 
     def test_a_saved_plan_takes_no_other_options(self):
         for option in (["--budget", "1M"], ["--context", "9"], ["--chunk", "8"], ["--path", "fp16"],
-                       ["--kv", "f16"], ["--experts", "auto"], ["--costs", "x"]):
+                       ["--kv", "f16"], ["--experts", "auto"], ["--costs", "x"], ["--lend"]):
             done = run("prefill", PACK, "--tokens", "1", "--plan", "x", *option)
             self.assertEqual(done.returncode, 2)
             self.assertIn("--plan", done.stderr)
