@@ -52,7 +52,7 @@ static const struct argp_option run_table[] = {
      "until tokens are decoded",
      3},
     {"threads", KEY_THREADS, "N", 0, "Threads of the CPU device, by default one per core", 3},
-    {"no-blas", KEY_NO_BLAS, 0, 0, "Plain loops: bits do not depend on chunks", 3},
+    {"no-blas", KEY_NO_BLAS, 0, 0, "Plain loops: bits do not depend on chunks or steps", 3},
     {"kernel-level", KEY_KERNEL_LEVEL, "LEVEL", 0,
      "best (default) or sm80: portable kernels on any card, for tests", 3},
     {0},

@@ -54,7 +54,11 @@ typedef struct strata_session_options {
     void *stream;               /**< accelerator stream to work on, or NULL for the session's own */
     strata_expert_fn expert_fn; /**< source of experts, or NULL: the pack's memory */
     void *expert_user_data;     /**< handed to expert_fn */
-    uint32_t blas; /**< 0: BLAS where built in; 1: plain loops, bits do not depend on chunks */
+    /**
+     * CPU device. 0: the fastest products, BLAS where built in; 1: plain loops, which give the same
+     * bits in chunks of any size and in steps of decoding.
+     */
+    uint32_t blas;
     uint32_t kernel_level;  /**< 0: best for the device; 80: only sm_80 kernels (for tests) */
     uint32_t expert_memory; /**< STRATA_EXPERT_MEMORY_*, of what expert_fn hands out */
     uint32_t reserved0;     /**< 0 */

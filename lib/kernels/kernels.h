@@ -139,6 +139,7 @@ typedef struct strata__dense_args {
     uint32_t out_stride; /* in values, for out_f32 */
     uint32_t mode;       /* strata__dense_mode */
     float alpha;
+    bool few; /* rows of a step of decoding: their sums may have another order than a prompt's */
 } strata__dense_args;
 
 /*
@@ -296,6 +297,7 @@ typedef struct strata__gate_up_args {
     uint32_t activation;
     uint32_t path;
     uint32_t down_format; /* int8 paths: format of the matrix that reads h */
+    bool few;             /* as strata__dense_args.few */
 } strata__gate_up_args;
 
 /* y[i] = (down_e . h[i] + bias_e) * expert_scale[e] for the sorted rows of a range */
@@ -307,6 +309,7 @@ typedef struct strata__down_args {
     float *y;                  /* [range.rows][outputs] */
     strata__scratch scratch;
     uint32_t path;
+    bool few; /* as strata__dense_args.few */
 } strata__down_args;
 
 /*
@@ -414,8 +417,12 @@ struct strata__kernels {
 
 typedef struct strata__cpu_kernels_options {
     const strata__allocator *allocator;
-    uint32_t threads;  /* 0: one per available core */
-    uint32_t use_blas; /* 0: plain loops, bits independent of chunking; 1: BLAS when built in */
+    uint32_t threads; /* 0: one per available core */
+    /*
+     * 0: plain loops, the same bits in every chunk and in few rows; 1: few rows in an order of
+     * their own, BLAS when built in
+     */
+    uint32_t use_blas;
 } strata__cpu_kernels_options;
 
 strata_status strata__cpu_kernels_create(const strata__cpu_kernels_options *options,

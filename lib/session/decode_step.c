@@ -164,6 +164,7 @@ static void init_step(const strata__round *r, strata__step *step)
     step->part_count = r->request->part_count;
     step->rows = r->rows;
     step->is_blind = r->is_blind;
+    step->is_decode = true;
     if (r->is_blind && session->device->facts.graphs && !session->decode.graphs.is_off)
         step->kv_bound = kv_bound(r);
 }

@@ -77,6 +77,7 @@ static uint32_t projections(const tile *t, strata__dense_args *out)
     args.scratch = strata__take_scratch(&taker, STRATA__BUFFER_QKV_SCRATCH);
     args.rows = t->rows;
     args.out_stride = t->qkv_stride;
+    args.few = t->step->is_decode;
     args.mode = STRATA__DENSE_STORE_F32;
     args.alpha = 1.0f;
     for (int i = 0; i < 3;) {
@@ -179,6 +180,7 @@ static strata_status add_output(const tile *t)
     args.scratch = strata__take_scratch(&taker, STRATA__BUFFER_OUT_SCRATCH);
     args.rows = t->rows;
     args.out_stride = session->geometry->width;
+    args.few = t->step->is_decode;
     args.mode = STRATA__DENSE_ADD_F32;
     args.alpha = session->geometry->residual_scale;
     return session->kernels->ops->dense(session->kernels, session->stream->native, &args);

@@ -110,6 +110,7 @@ static strata__gate_up_args gate_up_args(const launch *l)
     args.activation = l->step->session->geometry->activation;
     args.down_format = l->layer->expert_down.format;
     args.path = l->path;
+    args.few = l->step->is_decode;
     return args;
 }
 
@@ -123,6 +124,7 @@ static strata__down_args down_args(const launch *l)
     args.y = l->y;
     args.scratch = l->scratch;
     args.path = l->path;
+    args.few = l->step->is_decode;
     return args;
 }
 

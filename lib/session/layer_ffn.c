@@ -59,6 +59,7 @@ static strata_status up_products(strata__step *step, const dense_part *part, flo
     args.scratch = strata__take_scratch(&taker, STRATA__BUFFER_DENSE_SCRATCH);
     args.rows = part->rows;
     args.out_stride = 2 * part->gate.outputs;
+    args.few = step->is_decode;
     args.mode = STRATA__DENSE_STORE_F32;
     args.alpha = 1.0f;
     args.weight = part->gate;
@@ -102,6 +103,7 @@ static strata_status run_dense_part(strata__step *step, const dense_part *part)
     down.scratch = strata__take_scratch(&taker, STRATA__BUFFER_DENSE_SCRATCH);
     down.rows = part->rows;
     down.out_stride = session->geometry->width;
+    down.few = step->is_decode;
     down.mode = STRATA__DENSE_ADD_F32;
     down.alpha = session->geometry->residual_scale;
     return session->kernels->ops->dense(session->kernels, session->stream->native, &down);

@@ -34,6 +34,7 @@ static strata__dense_args output_args(const strata__step *step, uint32_t rows, s
     args.out_stride = session->geometry->vocabulary;
     args.mode = STRATA__DENSE_STORE_F32;
     args.alpha = session->geometry->logit_scale;
+    args.few = step->is_decode;
     return args;
 }
 

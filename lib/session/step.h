@@ -40,6 +40,7 @@ typedef struct strata__step {
      * are composed of what others do one by one.
      */
     bool is_blind;
+    bool is_decode; /* of few rows, in the words of kernels.h */
     /*
      * Prompts: every expert has an address and a layer's rows are one launch. The host waits for
      * the routing of the layer before, so that it keeps within a layer of the device.

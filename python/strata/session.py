@@ -92,7 +92,7 @@ class Session:
     device      "cpu" or "cuda:0"
     plan        made or loaded before; else one is made from the options of PlanOptions
     threads     of the CPU device; 0: one per core
-    blas        False: plain loops, whose bits do not depend on chunks
+    blas        False: plain loops, whose bits do not depend on chunks or steps
     profile     bytes of Session.profile() of an earlier session: which experts to keep first
     experts_from  function of layer and expert that gives the bytes of gate, up and down, as bytes or
                 anything with memory, which is kept until it is asked again; else the pack's

@@ -12,7 +12,8 @@ enum {
     STRATA__TILE_ROWS = 32,    /* most activation rows of a product tile; also 16 and 8 */
     STRATA__TILE_MIN_ROWS = 8, /* what a row count is rounded up to */
     STRATA__K_STEP = 256,      /* values of K that are added up before they join the sum */
-    STRATA__KEY_STEP = 64      /* keys of an attention step */
+    STRATA__KEY_STEP = 64,     /* keys of an attention step */
+    STRATA__DOT_LANES = 64     /* sums side by side of a dot */
 };
 
 /*
@@ -56,6 +57,13 @@ typedef struct strata__cpu_code {
     void (*product)(const float *packed, uint32_t width, const float *weights,
                     uint32_t weight_stride, uint32_t k, float *sums, uint32_t sum_stride,
                     int first);
+    /*
+     * lanes[l] (+)= sum over k ascending, of those that are l modulo STRATA__DOT_LANES, of
+     * weights[k] * row[k]. Unless `first`, a call goes on from what lanes holds.
+     */
+    void (*dot)(const float *row, const float *weights, uint32_t k, float *lanes, int first);
+    /* Lane i and lane i + n / 2 of n are added until one is left. */
+    float (*add_lanes)(const float *lanes);
     /*
      * packed[k][r] = sources[r][k] * factor[r] * gain[k], or just the source when gain is NULL.
      * Columns from `rows` (at least 1) to `width` hold a copy of the last row.

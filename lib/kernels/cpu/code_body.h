@@ -3,6 +3,7 @@
  * The table of inner loops of one instruction set. Included once by a source file that is compiled
  * for that set and has named the table: #define STRATA__CODE strata__code_avx2
  */
+#include "kernels/cpu/code_dot.h"
 #include "kernels/cpu/code_int8.h"
 #include "kernels/cpu/code_math.h"
 #include "kernels/cpu/code_product.h"
@@ -11,6 +12,8 @@
 
 const strata__cpu_code STRATA__CODE = {
     .product = product,
+    .dot = dot,
+    .add_lanes = add_lanes,
     .pack = pack,
     .activate = activate,
     .softmax = softmax,

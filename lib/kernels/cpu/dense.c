@@ -40,6 +40,7 @@ static void run_dense(const void *arguments)
         .matrices = 1,
         .formats = {a->weight.format},
         .rows = a->in.data,
+        .few = a->few,
         .scratch = a->scratch,
     };
     strata__product_add(&job, a->weight.data, NULL, 0, 0, a->rows);

@@ -81,6 +81,7 @@ static void run_gate_up(const void *arguments)
         .matrices = 2,
         .formats = {a->gate.format, a->up.format},
         .rows = a->in.data,
+        .few = a->few,
         .row_index = a->sorted_row + a->range.first_row,
         .scratch = a->scratch,
     };
@@ -141,6 +142,7 @@ static void run_down(const void *arguments)
         .matrices = 1,
         .formats = {a->down.format},
         .rows = a->h.data,
+        .few = a->few,
         .scratch = a->scratch,
     };
     add_experts(&job, &a->range, a->down.blobs, NULL);

@@ -8,6 +8,9 @@
  * rows are packed, transposed, into tiles of 8 to 32; then each item takes eight outputs of a
  * group, decodes their weights K_STEP values at a time and multiplies them with all tiles of the
  * group. A weight is decoded once per group, and an output is finished while its sums are in cache.
+ *
+ * Of few rows nothing is packed: each is multiplied as it lies, K along the lanes of a vector. Such
+ * sums have another order, the same for any number of rows.
  */
 #ifndef STRATA_KERNELS_CPU_PRODUCT_H
 #define STRATA_KERNELS_CPU_PRODUCT_H
@@ -50,6 +53,7 @@ typedef struct strata__product_job {
     const uint32_t *row_index; /* row of each row of the operation, or NULL: the same */
     const float *row_factor;   /* with gain: packed value = row * row_factor[row] * gain */
     const float *gain;         /* [inputs] or NULL */
+    bool few;                  /* without gain */
     strata__scratch scratch;
     /* the batch */
     uint32_t group_count;

@@ -13,8 +13,11 @@ static double dot(const float *a, const float *b, uint32_t n)
     return sum;
 }
 
+/* How sums are ordered: plain loops, whatever is fastest, and that for few rows. */
+enum { PLAIN, FASTEST, FEW, ORDERS };
+
 typedef struct dense_case {
-    uint32_t format, rows, inputs, outputs, mode, blas, threads;
+    uint32_t format, rows, inputs, outputs, mode, order, threads;
     uint64_t scratch_rows;
     int level, bias, factor;
 } dense_case;
@@ -31,7 +34,7 @@ static float *run_dense_case(const dense_case *c, double **expected)
     float *factor = malloc(c->rows * sizeof *factor);
     uint64_t scratch_bytes = c->scratch_rows * c->inputs * 4;
     void *scratch = test_buffer(scratch_bytes);
-    strata__kernels *kernels = test_kernels(c->level, c->threads, c->blas);
+    strata__kernels *kernels = test_kernels(c->level, c->threads, c->order != PLAIN);
     test_fill(&random, bias, c->outputs, 2);
     test_fill(&random, in, (uint64_t)c->rows * c->inputs, 1);
     test_fill(&random, factor, c->rows, 3);
@@ -47,6 +50,7 @@ static float *run_dense_case(const dense_case *c, double **expected)
         .out_stride = stride,
         .mode = c->mode,
         .alpha = 0.75f,
+        .few = c->order == FEW,
     };
     if (c->mode == STRATA__DENSE_STORE_ROWS)
         args.out_rows.data = out;
@@ -88,7 +92,7 @@ static void dense_agrees_with_double(void **state)
     static const uint32_t rows[] = {1, 7, 8, 9, 17, 25, 31, 32, 65, 130};
     (void)state;
     for (int level = 0; level <= (int)strata__cpu_best_level(); level++)
-        for (uint32_t blas = 0; blas < 2; blas++)
+        for (uint32_t order = 0; order < ORDERS; order++)
             for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
                 for (uint32_t mode = 0; mode < 3; mode++)
                     check_dense(&(dense_case){
@@ -97,7 +101,7 @@ static void dense_agrees_with_double(void **state)
                         .inputs = i % 3 ? 288 : 1024,
                         .outputs = i % 2 ? 13 : 40,
                         .mode = mode,
-                        .blas = blas,
+                        .order = order,
                         .threads = 1 + (uint32_t)i % 3,
                         .scratch_rows = i % 4 ? 128 : 8,
                         .level = level,
@@ -110,27 +114,27 @@ static void dense_takes_every_format(void **state)
 {
     (void)state;
     for (uint32_t id = 0; id < STRATA__FORMAT_LIMIT; id++)
-        for (uint32_t blas = 0; strata__format_find(id) && blas < 2; blas++)
+        for (uint32_t order = 0; strata__format_find(id) && order < ORDERS; order++)
             check_dense(&(dense_case){.format = id,
                                       .rows = 5,
                                       .inputs = 512,
                                       .outputs = 9,
-                                      .blas = blas,
+                                      .order = order,
                                       .threads = 2,
                                       .scratch_rows = 128,
                                       .level = (int)strata__cpu_best_level()});
 }
 
 /* Bits of every row are the same in any number of rows, threads, tiles and scratch sizes. */
-static void plain_dense_bits_depend_on_the_row_alone(void **state)
+static void check_bits(uint32_t order)
 {
     static const uint32_t rows[] = {1, 7, 16, 24, 64, 200};
-    (void)state;
     for (int level = 0; level <= (int)strata__cpu_best_level(); level++) {
         dense_case c = {.format = STRATA__Q4_K,
                         .rows = 201,
-                        .inputs = 768,
+                        .inputs = 2304,
                         .outputs = 21,
+                        .order = order,
                         .threads = 1,
                         .scratch_rows = 256,
                         .level = level};
@@ -151,20 +155,25 @@ static void plain_dense_bits_depend_on_the_row_alone(void **state)
     }
 }
 
+static void dense_bits_depend_on_the_row_alone(void **state)
+{
+    (void)state;
+    check_bits(PLAIN);
+    check_bits(FEW);
+}
+
 /* Levels with fused multiply-add give the same bits, so that a session moves between machines. */
-static void levels_with_fma_agree(void **state)
+static void check_levels(uint32_t order)
 {
     dense_case c = {.format = STRATA__IQ3_S,
                     .rows = 43,
                     .inputs = 512,
                     .outputs = 24,
+                    .order = order,
                     .threads = 2,
                     .scratch_rows = 128,
                     .level = STRATA__CPU_AVX2};
     double *expected;
-    (void)state;
-    if (strata__cpu_best_level() < STRATA__CPU_AVX512)
-        skip();
     float *avx2 = run_dense_case(&c, &expected);
     free(expected);
     c.level = STRATA__CPU_AVX512;
@@ -173,6 +182,15 @@ static void levels_with_fma_agree(void **state)
     free(expected);
     free(avx2);
     free(avx512);
+}
+
+static void levels_with_fma_agree(void **state)
+{
+    (void)state;
+    if (strata__cpu_best_level() < STRATA__CPU_AVX512)
+        skip();
+    check_levels(PLAIN);
+    check_levels(FEW);
 }
 
 static void router_normalises_and_multiplies(void **state)
@@ -284,7 +302,7 @@ static double activation(uint32_t kind, double g, double u)
 }
 
 typedef struct range_case {
-    uint32_t first_row, rows, first_expert, last_expert, activation, bias, blas;
+    uint32_t first_row, rows, first_expert, last_expert, activation, bias, order;
     uint64_t scratch_rows;
     int level;
 } range_case;
@@ -292,7 +310,7 @@ typedef struct range_case {
 /* gate_up and down of a range; h and y are dense over the range's rows. */
 static void run_range(const layer *l, const range_case *c, float *h, float *y)
 {
-    strata__kernels *kernels = test_kernels(c->level, 3, c->blas);
+    strata__kernels *kernels = test_kernels(c->level, 3, c->order != PLAIN);
     void *scratch = test_buffer(c->scratch_rows * D * 4);
     strata__expert_range range = {l->offsets,      NULL,          c->first_row, c->rows,
                                   c->first_expert, c->last_expert};
@@ -312,14 +330,16 @@ static void run_range(const layer *l, const range_case *c, float *h, float *y)
                                .h = {h, NULL},
                                .scratch = {scratch, c->scratch_rows * D * 4},
                                .activation = c->activation,
-                               .path = STRATA__PATH_FP16};
+                               .path = STRATA__PATH_FP16,
+                               .few = c->order == FEW};
     strata__down_args down = {.down = weights[2],
                               .range = range,
                               .expert_scale = c->bias ? l->scale : NULL,
                               .h = {h, NULL},
                               .y = y,
                               .scratch = {scratch, c->scratch_rows * D * 4},
-                              .path = STRATA__PATH_DIRECT};
+                              .path = STRATA__PATH_DIRECT,
+                              .few = c->order == FEW};
     assert_int_equal(kernels->ops->gate_up(kernels, test_stream(), &up), STRATA_OK);
     assert_int_equal(kernels->ops->down(kernels, test_stream(), &down), STRATA_OK);
     kernels->ops->destroy(kernels);
@@ -377,25 +397,24 @@ static void experts_agree_with_double(void **state)
         make_layer(&l, gates[f], f == 1 ? STRATA__IQ1_M : gates[f], STRATA__F16);
         for (int level = 0; level <= (int)strata__cpu_best_level(); level++)
             for (uint32_t bias = 0; bias < 2; bias++)
-                for (uint32_t blas = 0; blas < 2; blas++) {
-                    range_case all = {0, 273, 0, EXPERTS - 1, (uint32_t)f, bias, blas, 128, level};
+                for (uint32_t order = 0; order < ORDERS; order++) {
+                    range_case all = {0, 273, 0, EXPERTS - 1, (uint32_t)f, bias, order, 128, level};
                     check_range(&l, &all);
                     /* a tile that cuts two experts, in little scratch */
-                    range_case part = {3, 100, 1, 2, (uint32_t)f, bias, blas, 16, level};
+                    range_case part = {3, 100, 1, 2, (uint32_t)f, bias, order, 16, level};
                     check_range(&l, &part);
                 }
         free_layer(&l);
     }
 }
 
-static void expert_bits_do_not_depend_on_ranges(void **state)
+static void check_range_bits(uint32_t order)
 {
     layer l;
-    (void)state;
     make_layer(&l, STRATA__IQ3_XXS, STRATA__IQ3_XXS, STRATA__F16);
     for (int level = 0; level <= (int)strata__cpu_best_level(); level++) {
         static float h[273 * FF], y[273 * D], h2[273 * FF], y2[273 * D];
-        range_case c = {0, 273, 0, EXPERTS - 1, STRATA__ACT_SWIGLU, 1, 0, 256, level};
+        range_case c = {0, 273, 0, EXPERTS - 1, STRATA__ACT_SWIGLU, 1, order, 256, level};
         run_range(&l, &c, h, y);
         for (uint32_t first = 0; first < 273; first += 60) {
             range_case part = c;
@@ -408,6 +427,13 @@ static void expert_bits_do_not_depend_on_ranges(void **state)
         }
     }
     free_layer(&l);
+}
+
+static void expert_bits_do_not_depend_on_ranges(void **state)
+{
+    (void)state;
+    check_range_bits(PLAIN);
+    check_range_bits(FEW);
 }
 
 static void what_cannot_run_is_refused(void **state)
@@ -440,7 +466,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dense_agrees_with_double),
         cmocka_unit_test(dense_takes_every_format),
-        cmocka_unit_test(plain_dense_bits_depend_on_the_row_alone),
+        cmocka_unit_test(dense_bits_depend_on_the_row_alone),
         cmocka_unit_test(levels_with_fma_agree),
         cmocka_unit_test(router_normalises_and_multiplies),
         cmocka_unit_test(experts_agree_with_double),
