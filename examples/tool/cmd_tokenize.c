@@ -99,7 +99,7 @@ static int tokenize(const arguments *a, const strata_pack *pack)
     if (a->path) {
         text = content = file_read(a->path, FILE_MOST_TEXT_BYTES, &bytes, &fault);
         if (!content)
-            return tool_refuse(fault.status, a->in.json, "%s: %s", a->path, fault.text);
+            return tool_refuse(fault.status, a->in.json, "%s: %s", file_name(a->path), fault.text);
     }
     strata_encode_options_init(&options, sizeof options);
     options.special = a->special;

@@ -22,6 +22,11 @@ static void *fail(file_fault *fault, const char *what, int error)
 
 /* ------------------------------------------------------------------------------------- reading */
 
+const char *file_name(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
 static char *too_large(uint64_t most_bytes, file_fault *fault)
 {
     fault->status = STRATA_ERR_INVALID_ARGUMENT;

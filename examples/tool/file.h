@@ -25,6 +25,9 @@ typedef struct file_fault {
     char text[192];
 } file_fault;
 
+/* What a file that is read is called in messages: "-" is standard input. */
+const char *file_name(const char *path);
+
 /* The whole of a file, "-" for standard input, with a NUL behind it; heap memory, NULL on failure.
  */
 char *file_read(const char *path, uint64_t most_bytes, uint64_t *out_bytes, file_fault *fault);

@@ -178,7 +178,7 @@ static bool encode_prompt(const run_options *options, const strata_pack *pack,
                      : encode_text(pack, text, bytes, &how, json, out);
     if (good && !out->count) {
         tool_refuse(STRATA_ERR_INVALID_ARGUMENT, json, "%s: the text has no tokens",
-                    options->text_path ? options->text_path : "--text");
+                    options->text_path ? file_name(options->text_path) : "--text");
         free(out->ids);
         out->ids = NULL;
     }
@@ -197,7 +197,7 @@ static bool prompt_of_text(const run_options *options, const strata_pack *pack,
                              out);
     content = file_read(options->text_path, FILE_MOST_TEXT_BYTES, &bytes, &fault);
     if (!content) {
-        tool_refuse(fault.status, json, "%s: %s", options->text_path, fault.text);
+        tool_refuse(fault.status, json, "%s: %s", file_name(options->text_path), fault.text);
         return false;
     }
     good = encode_prompt(options, pack, tokenizer, content, bytes, json, out);
@@ -243,9 +243,9 @@ static bool prompt_of_file(const char *path, bool json, token_list *out)
     uint64_t bytes;
     file_fault fault;
     char *list = file_read_text(path, FILE_MOST_TEXT_BYTES, &bytes, &fault);
-    bool good = list && prompt_of_list(path, list, json, out);
+    bool good = list && prompt_of_list(file_name(path), list, json, out);
     if (!list)
-        tool_refuse(fault.status, json, "%s: %s", path, fault.text);
+        tool_refuse(fault.status, json, "%s: %s", file_name(path), fault.text);
     free(list);
     return good;
 }

@@ -69,6 +69,11 @@ class FailureTest(unittest.TestCase):
             self.assertEqual(error["status"], status)
             self.assertIn(text, error["what"])
 
+    def test_standard_input_has_a_name(self):
+        done = run("prefill", PACK, "--tokens-file", "-", input="3,")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("standard input: not a list of token ids", done.stderr)
+
     def test_a_choice_names_what_may_be_chosen(self):
         done = run("prefill", PACK, "--tokens", "3", "--kv", "q4")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
