@@ -23,7 +23,7 @@ enum { STRATA_KV_F16 = 0, STRATA_KV_Q8_0 = 1, STRATA_KV_F32 = 2 };
 enum {
     STRATA_EXPERTS_AUTO = 0,    /**< resident as far as the budget goes */
     STRATA_EXPERTS_STREAM = 1,  /**< none is planned to stay on the device */
-    STRATA_EXPERTS_RESIDENT = 2 /**< all on the device, or the plan is infeasible */
+    STRATA_EXPERTS_RESIDENT = 2 /**< all on the device for good, or the plan is infeasible */
 };
 
 /** Rows of a step of decoding. */
@@ -225,8 +225,12 @@ STRATA_API STRATA_NODISCARD strata_status strata_plan_info_get(const strata_plan
 typedef struct strata_plan_band {
     uint32_t struct_size; /**< sizeof this structure */
     uint32_t rows;        /**< the most tokens of a step */
-    uint32_t fetch;       /**< 1: routed experts are fetched; 0: experts are streamed ahead */
-    uint32_t reserved0;   /**< 0 */
+    /**
+     * 1: routed experts are fetched; 0: experts are streamed ahead. With all experts on the device
+     * it is what prompts do once a smaller budget has made some leave.
+     */
+    uint32_t fetch;
+    uint32_t reserved0; /**< 0 */
 } strata_plan_band;
 
 /** Band `index`, in ascending order; the last is the chunk. */

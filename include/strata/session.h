@@ -169,8 +169,8 @@ STRATA_API STRATA_NODISCARD strata_status strata_session_stats_get(const strata_
 
 /**
  * How often each expert was used, as bytes for a later session of the same pack
- * (strata_session_options.profile). A session that does not stream experts counts none: it gives
- * what its own profile told, or zeros.
+ * (strata_session_options.profile). Nothing is counted while a session does not stream experts: it
+ * gives what its own profile told, or zeros.
  *
  * @param out      memory for the bytes, or NULL to ask for their number
  * @param capacity its size; nothing is written when it is too small
@@ -195,25 +195,30 @@ STRATA_API STRATA_NODISCARD strata_status strata_session_expert_uses(strata_sess
 
 /**
  * Forgets the experts on the device, which the next prompt sends again. For measurements. Sessions
- * that do not stream experts keep them.
+ * that do not stream experts, because all are on the device, keep them.
  *
  * @return STRATA_OK, STRATA_ERR_BUSY, STRATA_ERR_DRIVER
  */
 STRATA_API STRATA_NODISCARD strata_status strata_session_drop_experts(strata_session *session);
 
 /**
- * Sets the device memory that the session and its prefill may have from the next prompt on. Less
- * than before gives memory of the expert cache back to the device; more takes it again, up to what
- * was planned. Applied at once, or, while another call runs, before the next prompt.
+ * Sets the device memory that the session and its prefill may have. Less than before gives memory
+ * of the expert cache back to the device, in pieces of about an eighth; more takes it again, up to
+ * what was planned. Applied at once, or, while another call runs, before the next prompt or step of
+ * decoding. Bits do not change.
  *
- * A session whose plan keeps all experts on the device has no ring that others could be streamed
- * through, and cannot shrink. Whoever wants to shrink a session later plans it for so little memory
- * that not all experts fit.
+ * A session that was planned with all experts on the device streams those that have left it, from
+ * the pack or the source of experts, through the ring of decoding. When it gets all memory back the
+ * experts are copied there before the call returns, or as part of the call that it waited for; an
+ * error of that leaves a session that streams what is missing, and tries again with the next
+ * prompt.
  *
  * @param bytes 0: the plan's
  * @return STRATA_OK, STRATA_ERR_PLAN_INFEASIBLE (the least that the session needs, when it is
- *         more), STRATA_ERR_UNSUPPORTED (a session that keeps all experts or lives in the
- *         caller's memory)
+ *         more; nothing has changed), STRATA_ERR_UNSUPPORTED (a session that reads experts in host
+ *         memory, lives in the caller's memory, or whose plan was asked to keep all experts on the
+ *         device or has no decoding), and from copying experts STRATA_ERR_DRIVER,
+ *         STRATA_ERR_DEVICE_LOST, STRATA_ERR_CANCELLED, or what the source of experts answers
  */
 STRATA_API STRATA_NODISCARD strata_status strata_session_set_budget(strata_session *session,
                                                                     uint64_t bytes);

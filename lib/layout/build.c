@@ -250,18 +250,31 @@ static strata_status build_work(strata__layout_problem *p, strata__layout_spec *
     return STRATA_OK;
 }
 
+/*
+ * Bands are brought in the way that is best for `copies`; where all experts are on the device, for
+ * the prompts of a session that has come to lack them.
+ */
 static void predict(const strata__layout_problem *p, const strata__layout_spec *spec,
                     const strata__layout_copies *copies, strata__layout_times *times,
                     strata__layout *layout)
 {
+    static const uint32_t none[STRATA__MAX_LAYERS];
+    const strata__layout_buffer *ring = strata__layout_find_ring(layout);
+    strata__layout_copies lacking = *copies;
     uint32_t fetch[STRATA__LAYOUT_MAX_BANDS];
     strata__layout_work *w = &layout->prompt;
+    if (!spec->ring_bytes && ring) {
+        lacking.resident = none;
+        lacking.ring_bytes = ring->bytes;
+        lacking.tail_bytes = ring->bytes / 2;
+    }
     strata__layout_times_bands(times, p, spec, w->paths);
-    strata__layout_predict(p, times, copies, fetch);
+    strata__layout_predict(p, times, &lacking, fetch);
     for (uint32_t i = 0; i < spec->band_count; ++i)
         w->bands[i].fetch = fetch[i];
     strata__layout_times_init(times, p, spec, w->paths);
-    layout->prediction = strata__layout_predict(p, times, copies, fetch);
+    layout->prediction = strata__layout_predict(p, times, copies, NULL);
+    strata__layout_predict(p, times, &lacking, fetch);
     for (uint32_t i = 0; i < times->step_count; ++i)
         w->bands[times->steps[i].band].fetch = fetch[times->steps[i].band];
 }
@@ -388,6 +401,15 @@ static strata_status build_host(const strata__layout_problem *p, const strata__l
     return STRATA_OK;
 }
 
+/* Two groups fit the ring, also where all experts are on the device and it is that of decoding. */
+static void set_group(strata__layout *layout, uint64_t group_bytes)
+{
+    const strata__layout_buffer *ring = strata__layout_find_ring(layout);
+    layout->group_bytes = group_bytes ? group_bytes : strata__layout_default_group_bytes();
+    if (!layout->ring_bytes && ring && layout->group_bytes > ring->bytes / 2)
+        layout->group_bytes = ring->bytes / 2;
+}
+
 static void fill_groups(const strata__layout_problem *p, strata__layout *layout)
 {
     for (uint32_t i = 0; i < layout->layer_count; ++i) {
@@ -419,12 +441,12 @@ strata_status strata__layout_build_problem(strata__layout_problem *problem,
         if (choice->logit_tile == 0 && problem->host_budget_bytes == UINT64_MAX)
             spec.logit_tile = 0;
         copy_request(problem, &spec, layout);
-        layout->group_bytes =
-            choice->group_bytes ? choice->group_bytes : strata__layout_default_group_bytes();
         status = build_regions(problem, &spec, choice, resident, layout);
     }
-    if (status == STRATA_OK)
+    if (status == STRATA_OK) {
+        set_group(layout, choice->group_bytes);
         status = build_host(problem, &spec, resident, &host, layout);
+    }
     if (status == STRATA_OK) {
         fill_groups(problem, layout);
         *out = layout;

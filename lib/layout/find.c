@@ -49,6 +49,12 @@ const strata__layout_buffer *strata__layout_find_work_host(const strata__layout_
     return find(work->host, work->host_count, id);
 }
 
+const strata__layout_buffer *strata__layout_find_ring(const strata__layout *layout)
+{
+    const strata__layout_work *work = layout->ring_bytes ? &layout->prompt : &layout->decode;
+    return strata__layout_find_work(work, STRATA__BUFFER_RING);
+}
+
 const strata__layout_buffer *strata__layout_find_session(const strata__layout *layout, uint32_t id)
 {
     return find(layout->session_buffers, layout->session_buffer_count, id);

@@ -469,6 +469,13 @@ const strata__layout_buffer *strata__layout_find(const strata__layout_work *work
 const strata__layout_buffer *strata__layout_find_work(const strata__layout_work *work, uint32_t id);
 const strata__layout_buffer *strata__layout_find_work_host(const strata__layout_work *work,
                                                            uint32_t id);
+/*
+ * Where blobs land that a prompt needs and the device has not: the ring of the prompt region. Of a
+ * plan with all experts on the device it is that of decoding, in the session region, which prompts
+ * use when the session gets less memory than planned. NULL: all experts stay on the device.
+ */
+const strata__layout_buffer *strata__layout_find_ring(const strata__layout *layout);
+
 const strata__layout_buffer *strata__layout_find_session(const strata__layout *layout, uint32_t id);
 const strata__layout_buffer *strata__layout_find_host(const strata__layout *layout, uint32_t id);
 

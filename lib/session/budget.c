@@ -11,20 +11,47 @@ static uint64_t other_bytes(const strata_session *session)
            atomic_load_explicit(&session->prefill_bytes, memory_order_relaxed);
 }
 
-void strata__budget_apply(strata_session *session)
+/*
+ * Why a session's memory stays as it is; NULL: it need not. Any thread: what it looks at is fixed.
+ */
+static const char *why_fixed(const strata_session *session)
+{
+    if (session->device->facts.host_addressable)
+        return "does not stream experts: it reads them in host memory";
+    if (!session->memory.owned)
+        return "lives in the caller's memory";
+    if (!session->geometry->experts)
+        return "has no experts, which alone could leave the device";
+    if (!strata__layout_find_ring(session->layout))
+        return "keeps all experts on the device, as its plan was asked to, or because the plan has "
+               "no decoding, whose ring they could be streamed through";
+    return NULL;
+}
+
+strata_status strata__budget_apply(strata_session *session)
 {
     uint64_t budget = atomic_load_explicit(&session->budget_bytes, memory_order_relaxed);
     uint64_t other = other_bytes(session);
-    if (session->experts.source != STRATA__SOURCE_STREAMED || !session->memory.owned)
-        return;
+    strata_status status;
+    if (why_fixed(session))
+        return STRATA_OK;
+    status = strata__decode_settle(session);
+    if (status != STRATA_OK)
+        return status;
+    session->met_budget_bytes = budget;
     if (!budget)
         budget = UINT64_MAX;
-    if (strata__decode_settle(session) != STRATA_OK)
-        return;
     strata__cache_resize(&session->cache, session, budget > other ? budget - other : 0);
+    return session->layout->ring_bytes ? STRATA_OK : strata__experts_follow_cache(session);
 }
 
-/* Unless another call runs, which leaves it to the next prompt. */
+bool strata__budget_is_met(const strata_session *session)
+{
+    return session->met_budget_bytes ==
+           atomic_load_explicit(&session->budget_bytes, memory_order_relaxed);
+}
+
+/* Unless another call runs, which leaves it to the next one. */
 static strata_status apply_now(strata_session *session)
 {
     strata__saved_device saved;
@@ -33,24 +60,9 @@ static strata_status apply_now(strata_session *session)
         return STRATA_OK;
     if (status != STRATA_OK)
         return status;
-    strata__budget_apply(session);
+    status = strata__budget_apply(session);
     strata__session_leave(session, &saved);
-    return STRATA_OK;
-}
-
-/* Why a session's memory stays as it is; NULL: it need not. */
-static const char *why_fixed(const strata_session *session)
-{
-    switch (session->experts.source) {
-    case STRATA__SOURCE_STREAMED:
-        return session->memory.owned ? NULL : "lives in the caller's memory";
-    case STRATA__SOURCE_RESIDENT:
-        return "keeps all experts on the device: its plan has no ring that others could be "
-               "streamed "
-               "through; a plan for less memory has";
-    default:
-        return "does not stream experts: it reads them in host memory";
-    }
+    return status;
 }
 
 strata_status strata__session_set_budget(strata_session *session, uint64_t bytes)

@@ -5,7 +5,13 @@
 
 #include "session/session.h"
 
-/* Between prompts, with the session entered and its streams idle: the budget asked for is met. */
-void strata__budget_apply(strata_session *session);
+/*
+ * Between prompts, with the session entered and its streams idle: the budget asked for is met. An
+ * error comes from filling places that came back; the session can be used without.
+ */
+strata_status strata__budget_apply(strata_session *session);
+
+/* Whether no other budget was asked for since. */
+bool strata__budget_is_met(const strata_session *session);
 
 #endif

@@ -8,7 +8,7 @@
 
 bool strata__cache_is_apart(const strata_session *session, const strata_session_options *options)
 {
-    return !session->device->facts.host_addressable && session->layout->ring_bytes &&
+    return !session->device->facts.host_addressable && strata__layout_find_ring(session->layout) &&
            !options->device_memory;
 }
 
@@ -19,8 +19,8 @@ static bool is_hotter(const uint64_t *uses, uint32_t a, uint32_t b)
 }
 
 /*
- * Places in ascending order of expert, so that neighbours are one piece. Experts that have one
- * elsewhere keep it.
+ * Places in ascending order of expert, so that neighbours are one piece. Experts that have one in
+ * the range that prompts borrow keep it, unless there are places for all.
  */
 static void place_layer(strata__cache *cache, const strata_session *session, uint32_t layer,
                         uint8_t *base)
@@ -39,6 +39,12 @@ static void place_layer(strata__cache *cache, const strata_session *session, uin
                       is_hotter(uses, other, e);
         if (hotter < place->resident_count)
             places[e] = base + next++ * place->slot_bytes;
+    }
+    for (uint32_t e = 0; e < cache->experts && next < place->resident_count; ++e) {
+        if (places[e] >= base && places[e] < end)
+            continue;
+        places[e] = base + next++ * place->slot_bytes;
+        cache->states[strata__cache_index(cache, layer, e)] = STRATA__BLOB_ABSENT;
     }
 }
 
@@ -163,6 +169,14 @@ void strata__cache_finish(strata__cache *cache, strata_session *session)
 void strata__cache_empty(strata__cache *cache)
 {
     memset(cache->states, STRATA__BLOB_ABSENT, cache->count * sizeof *cache->states);
+}
+
+bool strata__cache_is_complete(const strata__cache *cache)
+{
+    for (uint32_t i = 0; i < cache->segment_count; ++i)
+        if (!cache->segments[i].memory.base)
+            return false;
+    return true;
 }
 
 void strata__cache_resize(strata__cache *cache, strata_session *session, uint64_t bytes)

@@ -2,8 +2,9 @@
 /*
  * Which experts have a place on the device, where it is, and whether the expert is there. Every
  * layer has as many places as the plan says; a profile says whose they are, else the first
- * experts'. Places are filled by the first prompt that needs the expert, on its way past. Beside
- * them there is the range that prompts may borrow (loan.h).
+ * experts'. Places are filled by the first prompt that needs the expert, on its way past, or before
+ * the first prompt where all experts have one. Beside them there is the range that prompts may
+ * borrow (loan.h).
  *
  * The library's own memory for places is in segments of whole layers, so that a smaller budget can
  * be met while the session lives.
@@ -69,6 +70,9 @@ static inline uint64_t strata__cache_index(const strata__cache *cache, uint32_t 
 
 /* Forgets what is on the device. Nothing may be in flight. */
 void strata__cache_empty(strata__cache *cache);
+
+/* Whether all memory that the plan has for places is there. */
+bool strata__cache_is_complete(const strata__cache *cache);
 
 /*
  * Gives segments back, or allocates given ones again, so that the cache has as much as fits `bytes`

@@ -28,7 +28,7 @@ strata_status strata__decode_cache_init(strata_session *session)
     strata_status status = STRATA_OK;
     c->policy = defaults;
     c->now = 1;
-    if (session->experts.source != STRATA__SOURCE_STREAMED)
+    if (!strata__has_cache(session) || !strata__layout_find_ring(session->layout))
         return STRATA_OK;
     c->score = strata__calloc(allocator, session->cache.count, sizeof *c->score);
     c->seen = strata__calloc(allocator, session->cache.count, sizeof *c->seen);
@@ -104,8 +104,7 @@ strata_status strata__decode_cache_publish(strata_session *session)
 static void abandon(strata_session *session)
 {
     strata__decode_cache *c = &session->decode.cache;
-    strata_status status =
-        session->device->ops->stream_synchronize(session->device, session->copies);
+    strata_status status = strata__session_wait_copies(session);
     while (c->count)
         take_batch(session, status == STRATA_OK && c->count > 1);
 }
@@ -115,7 +114,7 @@ strata_status strata__decode_cache_settle(strata_session *session)
     strata__decode_cache *c = &session->decode.cache;
     strata_status status = STRATA_OK;
     if (c->count)
-        status = session->device->ops->stream_synchronize(session->device, session->copies);
+        status = strata__session_wait_copies(session);
     while (c->count)
         take_batch(session, status == STRATA_OK);
     return status;
@@ -389,7 +388,7 @@ static void begin_batch(strata_session *session)
 void strata__decode_cache_learn(strata_session *session, uint32_t rows)
 {
     strata__decode_cache *c = &session->decode.cache;
-    if (!is_on(session))
+    if (!is_on(session) || session->experts.source != STRATA__SOURCE_STREAMED)
         return;
     for (uint32_t l = 0; l < session->geometry->layers; ++l)
         if (session->layers[l].ffn == STRATA__FFN_EXPERTS)

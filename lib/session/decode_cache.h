@@ -33,7 +33,7 @@ typedef struct strata__admit_batch {
 
 typedef struct strata__decode_cache {
     strata_cache_policy policy;
-    double *score;  /* [layers][experts]; NULL: nothing is streamed */
+    double *score;  /* [layers][experts]; NULL: nothing is ever streamed */
     uint64_t *seen; /* [layers][experts] uses that the score knows */
     double now;     /* what a use counts at present */
     strata__admit_batch batches[STRATA__ADMIT_BATCHES];

@@ -16,9 +16,9 @@ strata_status strata__decode_experts_init(strata_session *session)
     const strata__layout_work *work = &session->layout->decode;
     const strata__layout_buffer *ring = strata__layout_find_work(work, STRATA__BUFFER_RING);
     uint32_t layers = session->geometry->layers, count = 0;
-    if (session->experts.source != STRATA__SOURCE_STREAMED)
+    if (!strata__has_cache(session))
         return STRATA_OK;
-    if (!ring)
+    if (!ring && session->experts.source == STRATA__SOURCE_STREAMED)
         return strata__fail(STRATA_ERR_INTERNAL, "the plan streams experts and decodes without a "
                                                  "ring");
     x->row = strata__calloc(&session->context->allocator, layers, sizeof *x->row);
@@ -33,8 +33,10 @@ strata_status strata__decode_experts_init(strata_session *session)
     }
     x->table =
         strata__host_buffer(work, session->decode.host.region.base, STRATA__BUFFER_HOST_POINTERS);
-    x->ring = session->memory.base + ring->offset;
-    x->ring_bytes = ring->bytes;
+    if (ring) {
+        x->ring = session->memory.base + ring->offset;
+        x->ring_bytes = ring->bytes;
+    }
     x->locked_bytes = UINT64_MAX;
     x->is_stale = true;
     return STRATA_OK;

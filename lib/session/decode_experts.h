@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Of decoding, where experts are streamed: the table that kernels find them by.
+ * Of decoding, where experts are copied to the device: the table that kernels find them by.
  *
  *   on the device   its place in the expert cache
  *   in place        page-locked host memory that kernels read where it is, over the link
@@ -22,9 +22,9 @@
 struct strata__step;
 
 typedef struct strata__decode_experts {
-    const void **table; /* host, page-locked: [expert layers][3][experts]; NULL: not streamed */
+    const void **table; /* host, page-locked: [expert layers][3][experts]; NULL: they are not */
     uint32_t *row;      /* [layers] expert layers before each */
-    uint8_t *ring;      /* device */
+    uint8_t *ring;      /* device; NULL: all experts stay there */
     uint64_t ring_bytes;
     strata_expert_blob *host; /* [layers][experts] where kernels can read it; NULLs: nowhere */
     uint8_t *alone;           /* [layers][experts] 1: nowhere, and that will stay so */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "session/budget.h"
 
 /* What the refill of a loan has copied, and the table of it. */
 static void publish_loan(strata_session *session)
@@ -23,12 +24,10 @@ static void publish_loan(strata_session *session)
     table->generation = session->cache.generation;
 }
 
-/* Between steps: what has come to the device meanwhile is found there from here on. */
-static strata_status look_at_cache(strata_session *session)
+/* What has come to the device meanwhile is found there from here on. */
+static strata_status publish(strata_session *session)
 {
     strata_status status;
-    if (session->experts.source != STRATA__SOURCE_STREAMED)
-        return STRATA_OK;
     strata__loan_return(&session->loan, true);
     /* The caller's memory for an expert may change when a step asks for it. */
     if (session->experts.expert_fn)
@@ -38,6 +37,19 @@ static strata_status look_at_cache(strata_session *session)
                                         : strata__decode_cache_publish(session);
     if (session->decode.experts.is_stale)
         strata__decode_cache_catch_up(session);
+    return status;
+}
+
+/* Between steps. */
+static strata_status look_at_cache(strata_session *session)
+{
+    strata_status status = STRATA_OK;
+    if (!strata__has_cache(session))
+        return STRATA_OK;
+    if (!strata__budget_is_met(session))
+        status = strata__budget_apply(session);
+    if (status == STRATA_OK && session->experts.source == STRATA__SOURCE_STREAMED)
+        status = publish(session);
     strata__decode_experts_refresh(session);
     return status == STRATA_OK ? strata__decode_experts_upload(session) : status;
 }

@@ -35,31 +35,52 @@ strata_status strata__experts_ask(const strata_session *session, uint32_t layer,
     return STRATA_OK;
 }
 
-static uint8_t *resident_slot(const strata_session *session, uint32_t layer, uint32_t expert)
+/* Every expert of a layer that is not there yet to its place. */
+static strata_status fill_layer(strata_session *session, uint32_t layer)
 {
-    const strata__layout_place *place = &session->layout->layers[layer];
-    return session->memory.base + place->cache_offset + expert * place->slot_bytes;
-}
-
-/* Every expert of a layer into its slot. */
-static strata_status copy_layer(strata_session *session, uint32_t layer)
-{
-    const strata__layout_place *place = &session->layout->layers[layer];
-    uint32_t experts = session->geometry->experts;
+    const strata__cache *cache = &session->cache;
+    uint64_t at = strata__cache_index(cache, layer, 0);
     strata_status status = STRATA_OK;
-    if (place->resident_count < experts)
-        return strata__fail(STRATA_ERR_UNSUPPORTED,
-                            "layer %u: %u of %u experts fit the device; a session on %s keeps all",
-                            layer, place->resident_count, experts, session->device->facts.name);
-    for (uint32_t e = 0; e < experts && status == STRATA_OK; ++e) {
+    for (uint32_t e = 0; e < cache->experts && status == STRATA_OK; ++e, ++at) {
         strata_expert_blob blob = {0};
+        if (cache->states[at] == STRATA__BLOB_PRESENT)
+            continue;
+        if (!cache->places[at])
+            return strata__fail(STRATA_ERR_INTERNAL,
+                                "layer %u, expert %u has no place, of a plan that keeps all", layer,
+                                e);
         if (session->experts.expert_fn)
             status = strata__experts_ask(session, layer, e, &blob);
         if (status == STRATA_OK)
-            status = strata__blob_send(session, session->stream, layer, e, &blob,
-                                       resident_slot(session, layer, e), &session->cancel);
+            status = strata__blob_send(session, session->stream, layer, e, &blob, cache->places[at],
+                                       &session->cancel);
     }
     return status;
+}
+
+/* All experts are on the device when this succeeds; else those that were. */
+static strata_status fill(strata_session *session)
+{
+    strata__cache *cache = &session->cache;
+    strata_status status = STRATA_OK;
+    for (uint32_t l = 0; l < cache->layers && status == STRATA_OK; ++l) {
+        if (session->layers[l].ffn == STRATA__FFN_EXPERTS)
+            status = fill_layer(session, l);
+        if (status == STRATA_OK && atomic_load_explicit(&session->cancel, memory_order_relaxed))
+            status = strata__fail(STRATA_ERR_CANCELLED, "the call was cancelled");
+    }
+    if (status == STRATA_OK)
+        status = session->device->ops->stream_synchronize(session->device, session->stream);
+    if (status != STRATA_OK) {
+        strata__session_drain(session, status);
+        return status;
+    }
+    for (uint32_t l = 0; l < cache->layers; ++l)
+        if (session->layers[l].ffn == STRATA__FFN_EXPERTS)
+            memset(cache->states + strata__cache_index(cache, l, 0), STRATA__BLOB_PRESENT,
+                   cache->experts * sizeof *cache->states);
+    session->experts.source = STRATA__SOURCE_RESIDENT;
+    return STRATA_OK;
 }
 
 /* Page-locked memory that is left beside the host region. */
@@ -82,19 +103,23 @@ static void free_profile(strata_session *session)
     session->experts.profile = NULL;
 }
 
-static strata_status init_tier(strata_session *session, const uint64_t *uses)
+static strata_status init_tier(strata_session *session)
 {
-    strata__tier_options tier = {.geometry = session->geometry, .layers = session->layers};
-    if (session->experts.expert_fn)
+    strata__tier_options options = {.geometry = session->geometry, .layers = session->layers};
+    strata__host_tier *tier = NULL;
+    strata_status status;
+    if (session->experts.expert_fn || session->tier)
         return STRATA_OK;
-    tier.uses = uses;
-    tier.places = session->cache.places;
-    tier.limit_bytes = lockable_bytes(session->layout);
-    return strata__tier_acquire(session->pack, session->device, &tier, &session->tier);
+    options.uses = session->cache.has_profile ? session->cache.uses : NULL;
+    options.places = session->cache.places;
+    options.limit_bytes = lockable_bytes(session->layout);
+    status = strata__tier_acquire(session->pack, session->device, &options, &tier);
+    session->tier = tier;
+    return status;
 }
 
-/* From now on the cache counts uses, and what the profile told is counted with them. */
-static strata_status init_streamed(strata_session *session, const strata_session_options *options)
+/* From now on the cache has the uses, and what the profile told is counted with them. */
+static strata_status init_copied(strata_session *session, const strata_session_options *options)
 {
     const uint64_t *uses = session->experts.profile;
     strata_status status;
@@ -106,7 +131,7 @@ static strata_status init_streamed(strata_session *session, const strata_session
     if (status == STRATA_OK)
         status = strata__loan_init(&session->loan, session);
     if (status == STRATA_OK)
-        status = init_tier(session, uses);
+        status = session->layout->ring_bytes ? init_tier(session) : fill(session);
     free_profile(session);
     return status;
 }
@@ -127,13 +152,26 @@ strata_status strata__experts_init(strata_session *session, const strata_session
         experts->source = experts->expert_fn ? STRATA__SOURCE_CALLBACK : STRATA__SOURCE_IN_PLACE;
         return STRATA_OK;
     }
-    if (session->layout->ring_bytes)
-        return init_streamed(session, options);
     experts->source = STRATA__SOURCE_RESIDENT;
-    for (uint32_t l = 0; l < session->geometry->layers && status == STRATA_OK; ++l)
-        if (session->layers[l].ffn == STRATA__FFN_EXPERTS)
-            status = copy_layer(session, l);
-    return status;
+    return session->geometry->experts ? init_copied(session, options) : STRATA_OK;
+}
+
+strata_status strata__experts_follow_cache(strata_session *session)
+{
+    bool is_complete = strata__cache_is_complete(&session->cache);
+    if (is_complete && session->experts.source == STRATA__SOURCE_RESIDENT)
+        return STRATA_OK;
+    strata__decode_forget(session);
+    if (is_complete) {
+        /* What prompts borrow is not the cache's while it has all experts elsewhere. */
+        strata__loan_settle(&session->loan);
+        return fill(session);
+    }
+    session->experts.source = STRATA__SOURCE_STREAMED;
+    /* Without page-locked memory experts come slower; the next prompt tries again. */
+    if (!session->tier && init_tier(session) == STRATA_OK)
+        session->decode.experts.locked_bytes = UINT64_MAX;
+    return STRATA_OK;
 }
 
 const uint64_t *strata__experts_uses(const strata_session *session)
@@ -149,13 +187,6 @@ void strata__experts_finish(strata_session *session)
         session->device->ops->stream_destroy(session->device, session->copies);
     strata__cache_finish(&session->cache, session);
     free_profile(session);
-}
-
-static strata_expert_blob fixed_blob(const strata_session *session, uint32_t layer, uint32_t expert)
-{
-    if (session->experts.source == STRATA__SOURCE_IN_PLACE)
-        return strata__blob_in_pack(session, layer, expert);
-    return strata__blob_in_slot(session, layer, resident_slot(session, layer, expert));
 }
 
 /* All pointers, from the first half of the host's. */
@@ -174,14 +205,13 @@ strata_status strata__experts_fix_tables(const strata_session *session,
 {
     const void **table = strata__host_buffer(work, host_base, STRATA__BUFFER_HOST_POINTERS);
     uint32_t experts = session->geometry->experts;
-    if (!table || session->experts.source == STRATA__SOURCE_CALLBACK ||
-        session->experts.source == STRATA__SOURCE_STREAMED)
+    if (!table || session->experts.source != STRATA__SOURCE_IN_PLACE)
         return STRATA_OK;
     for (uint32_t l = 0; l < session->geometry->layers; ++l) {
         if (session->layers[l].ffn != STRATA__FFN_EXPERTS)
             continue;
         for (uint32_t e = 0; e < experts; ++e) {
-            strata_expert_blob blob = fixed_blob(session, l, e);
+            strata_expert_blob blob = strata__blob_in_pack(session, l, e);
             table[GATE * experts + e] = blob.gate;
             table[UP * experts + e] = blob.up;
             table[DOWN * experts + e] = blob.down;
@@ -194,7 +224,7 @@ strata_status strata__experts_fix_tables(const strata_session *session,
 strata_status strata__experts_prepare(strata_prefill *prefill)
 {
     strata_session *session = prefill->session;
-    if (session->experts.source == STRATA__SOURCE_STREAMED)
+    if (strata__has_cache(session))
         return strata__feed_init(&prefill->feed, prefill);
     return strata__experts_fix_tables(session, &session->layout->prompt, prefill->memory.base,
                                       prefill->host.region.base);
@@ -206,7 +236,7 @@ strata_status strata__experts_begin(strata_prefill *prefill, uint64_t chunks)
     const void **table = strata__host_buffer(&session->layout->prompt, prefill->host.region.base,
                                              STRATA__BUFFER_HOST_POINTERS);
     strata_status status = STRATA_OK;
-    if (session->experts.source != STRATA__SOURCE_STREAMED)
+    if (!strata__has_cache(session))
         return STRATA_OK;
     status = strata__decode_settle(session);
     if (status != STRATA_OK)
@@ -215,8 +245,9 @@ strata_status strata__experts_begin(strata_prefill *prefill, uint64_t chunks)
     if (session->experts.expert_fn)
         strata__loan_settle(&session->loan);
     strata__loan_publish(&session->loan);
-    strata__budget_apply(session);
-    if (prefill->is_lent)
+    status = strata__budget_apply(session);
+    if (status == STRATA_OK && prefill->is_lent &&
+        session->experts.source == STRATA__SOURCE_STREAMED)
         status = strata__loan_take(&session->loan);
     if (status == STRATA_OK && strata__feed_begin(&prefill->feed, chunks, table))
         status = upload_tables(session, &session->layout->prompt, prefill->memory.base,

@@ -5,8 +5,11 @@
  *
  *   in place   the device addresses host memory: pointers into the pack, set once
  *   callback   the same device, and the caller gives the blobs: asked for before each launch
- *   resident   the device has memory of its own: copies in the session region, set once
- *   streamed   the same, and not all fit: the feed brings them, through ring and cache
+ *   resident   the device has memory of its own: all experts are in the cache, and stay there
+ *   streamed   the same, and not all are: the feed brings them, through ring and cache
+ *
+ * A session whose plan keeps all experts on the device is resident until its budget shrinks, and
+ * again once it has got all memory of the cache back.
  */
 #ifndef STRATA_SESSION_EXPERTS_H
 #define STRATA_SESSION_EXPERTS_H
@@ -39,12 +42,19 @@ typedef struct strata__experts {
     uint64_t *profile; /* uses that were given to a session that counts none, or NULL */
 } strata__experts;
 
-/* Chooses the source, and copies the experts when the plan keeps all of them on the device. */
+/* Chooses the source, and fills the cache when the plan keeps all experts on the device. */
 strata_status strata__experts_init(strata_session *session, const strata_session_options *options);
 void strata__experts_finish(strata_session *session); /* streams idle; also half built */
 
 /* How often each expert of each layer was used, or NULL: that is not known. */
 const uint64_t *strata__experts_uses(const strata_session *session);
+
+/*
+ * Of a session whose plan keeps all experts on the device, after its cache was resized: the source
+ * follows. Where all places are there, the missing experts are copied to them; what fails leaves
+ * the session streaming. Between prompts.
+ */
+strata_status strata__experts_follow_cache(strata_session *session);
 
 /* Fills the pointer tables of a work region and its host region, where they never change. */
 strata_status strata__experts_fix_tables(const strata_session *session,

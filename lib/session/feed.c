@@ -53,27 +53,26 @@ strata_status strata__feed_init(strata__feed *feed, strata_prefill *prefill)
 {
     strata_session *session = prefill->session;
     const strata__layout *layout = session->layout;
-    const strata__layout_buffer *ring =
-        strata__layout_find_work(&layout->prompt, STRATA__BUFFER_RING);
+    const strata__layout_buffer *ring = strata__layout_find_ring(layout);
     const strata__layout_buffer *staging =
         strata__layout_find_host(layout, STRATA__BUFFER_HOST_STAGING);
     strata_status status;
     memset(feed, 0, sizeof *feed);
-    if (!ring)
-        return strata__fail(STRATA_ERR_INTERNAL, "the plan streams experts and has no ring");
     feed->session = session;
     feed->timeline = &prefill->timeline;
-    feed->ring_base = prefill->memory.base + ring->offset;
     feed->window_bytes = 3 * layout->group_bytes;
     if (feed->window_bytes < least_window_bytes)
         feed->window_bytes = least_window_bytes;
     if (feed->window_bytes > most_window_bytes)
         feed->window_bytes = most_window_bytes;
-    feed->launch_bytes = ring->bytes / 2;
     status = make_arrays(feed);
-    if (status == STRATA_OK)
-        status = strata__ring_init(&feed->ring, session->device, session->copies, session->stream,
-                                   ring->bytes, ring_slots(session, ring->bytes));
+    if (status != STRATA_OK || !ring)
+        return status;
+    feed->ring_base =
+        (layout->ring_bytes ? prefill->memory.base : session->memory.base) + ring->offset;
+    feed->launch_bytes = ring->bytes / 2;
+    status = strata__ring_init(&feed->ring, session->device, session->copies, session->stream,
+                               ring->bytes, ring_slots(session, ring->bytes));
     if (status == STRATA_OK && staging)
         status = strata__staging_init(&feed->staging, session->device,
                                       prefill->host.region.base + staging->offset, staging->bytes,

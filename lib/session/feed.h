@@ -96,6 +96,9 @@ strata_status strata__feed_init(strata__feed *feed, strata_prefill *prefill);
 void strata__feed_finish(strata__feed *feed); /* both streams idle; also half built, or zeros */
 
 /*
+ * Also where all experts are on the device: the tables are the feed's then, and of the calls below
+ * there is the next one alone.
+ *
  * A prompt begins. Answers whether the experts' addresses have changed since the last one; then
  * they are in tables[layers with experts][3][experts].
  */

@@ -346,10 +346,15 @@ static bool is_in(const strata__tier_piece *piece, const uint8_t *at)
 
 strata__tier_span strata__tier_find(const strata__host_tier *tier, const void *at)
 {
-    uint32_t index = piece_before(tier, at), next = index == tier->piece_count ? 0 : index + 1;
-    const strata__tier_piece *piece = &tier->pieces[index];
     strata__tier_span span = {.state = STRATA__TIER_UNPINNED, .at = at, .bytes = UINT64_MAX};
+    const strata__tier_piece *piece;
+    uint32_t index, next;
     uint64_t offset;
+    if (!tier)
+        return span;
+    index = piece_before(tier, at);
+    next = index == tier->piece_count ? 0 : index + 1;
+    piece = &tier->pieces[index];
     if (index == tier->piece_count || !is_in(piece, at)) {
         if (next < tier->piece_count)
             span.bytes = (uint64_t)(tier->pieces[next].base - (const uint8_t *)at);

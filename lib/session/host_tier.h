@@ -76,6 +76,7 @@ typedef struct strata__tier_span {
 /* Of the pieces, but for the last of a tensor; NULL is legal. */
 uint64_t strata__tier_piece_bytes(const strata__host_tier *tier);
 
+/* NULL is legal: nothing is page-locked. */
 strata__tier_span strata__tier_find(const strata__host_tier *tier, const void *at);
 
 /* Waits until the memory at an address is not pending, or `cancel` is set. */

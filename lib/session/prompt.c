@@ -221,7 +221,8 @@ static void finish_feed(const prompt *p)
     if (session->experts.source != STRATA__SOURCE_STREAMED)
         return;
     kernels = session->device->ops->stream_synchronize(session->device, session->stream);
-    copies = session->device->ops->stream_synchronize(session->device, session->copies);
+    copies = strata__session_wait_copies(session);
+    session->is_unsettled |= kernels != STRATA_OK;
     strata__experts_end(p->prefill, kernels == STRATA_OK && copies == STRATA_OK);
 }
 

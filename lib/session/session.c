@@ -293,6 +293,26 @@ void strata__session_release(strata_session *session)
     strata__session_drop(session);
 }
 
+/* Once a wait has failed: nothing of an earlier call writes where this one does. */
+static strata_status settle(strata_session *session)
+{
+    const strata__device_ops *ops = session->device->ops;
+    strata_status status = ops->stream_synchronize(session->device, session->stream);
+    if (status == STRATA_OK && session->copies)
+        status = ops->stream_synchronize(session->device, session->copies);
+    session->is_unsettled = status != STRATA_OK;
+    session->lost |= status == STRATA_ERR_DEVICE_LOST;
+    return status;
+}
+
+strata_status strata__session_wait_copies(strata_session *session)
+{
+    strata_status status =
+        session->device->ops->stream_synchronize(session->device, session->copies);
+    session->is_unsettled |= status != STRATA_OK;
+    return status;
+}
+
 strata_status strata__session_enter(strata_session *session, strata__saved_device *saved)
 {
     strata_status status;
@@ -302,6 +322,11 @@ strata_status strata__session_enter(strata_session *session, strata__saved_devic
     status = session->lost ? strata__fail(STRATA_ERR_DEVICE_LOST, "%s was lost in an earlier call",
                                           session->device->facts.name)
                            : session->device->ops->enter(session->device, saved);
+    if (status == STRATA_OK && session->is_unsettled) {
+        status = settle(session);
+        if (status != STRATA_OK)
+            session->device->ops->leave(session->device, saved);
+    }
     if (status != STRATA_OK)
         atomic_store_explicit(&session->busy, false, memory_order_release);
     return status;
@@ -317,8 +342,10 @@ void strata__session_drain(strata_session *session, strata_status status)
 {
     char text[512];
     snprintf(text, sizeof text, "%s", strata__error_text());
-    if (session->device->ops->stream_synchronize(session->device, session->stream) != STRATA_OK)
+    if (session->device->ops->stream_synchronize(session->device, session->stream) != STRATA_OK) {
+        session->is_unsettled = true;
         (void)strata__fail(status, "%s", text);
+    }
     if (status == STRATA_ERR_DEVICE_LOST)
         session->lost = true;
 }
@@ -353,6 +380,7 @@ static uint64_t load(const _Atomic uint64_t *counter)
 void strata__session_stats(const strata_session *session, strata_session_stats *out)
 {
     const strata__counters *c = &session->counters;
+    const strata__host_tier *tier = session->tier;
     memset(out, 0, sizeof *out);
     out->prompt_tokens = load(&c->prompt_tokens);
     out->prompt_chunks = load(&c->prompt_chunks);
@@ -381,9 +409,9 @@ void strata__session_stats(const strata_session *session, strata_session_stats *
     out->decode_place_bytes = load(&c->decode_place_bytes);
     out->decode_fetch_bytes = load(&c->decode_fetch_bytes);
     out->decode_admit_bytes = load(&c->decode_admit_bytes);
-    if (session->tier) {
-        out->lock_wanted_bytes = load(&session->tier->wanted_bytes);
-        out->lock_bytes = load(&session->tier->pinned_bytes);
-        out->lock_refused_bytes = load(&session->tier->refused_bytes);
+    if (tier) {
+        out->lock_wanted_bytes = load(&tier->wanted_bytes);
+        out->lock_bytes = load(&tier->pinned_bytes);
+        out->lock_refused_bytes = load(&tier->refused_bytes);
     }
 }

@@ -62,9 +62,11 @@ struct strata_session {
     atomic_bool busy;       /* a call is using the session */
     atomic_bool cancel;     /* the running call is to stop */
     bool lost;              /* the device can no longer be used */
+    bool is_unsettled;      /* a stream could not be waited for: what it was given may still run */
     bool has_prefill;
     bool is_released;               /* by its owner: a prefill alone keeps it */
     _Atomic uint64_t budget_bytes;  /* asked for; 0: the plan's */
+    uint64_t met_budget_bytes;      /* that the cache was last resized for */
     _Atomic uint64_t prefill_bytes; /* of device memory that a prefill has allocated */
     strata_context *context;
     strata__pack *pack;
@@ -75,15 +77,16 @@ struct strata_session {
     strata__device *device;
     strata__kernels *kernels;
     strata__stream *stream;
-    strata__stream *copies;     /* of blobs; NULL: none is streamed */
+    strata__stream *copies;     /* of blobs; NULL: the session has no cache */
     strata__event *routed;      /* the grouping of a layer's rows has run */
     strata__region memory;      /* the session region, without a cache that is apart */
     strata__region loan_memory; /* what prompts may borrow; zeros: the plan lends nothing */
     strata__weights weights;
     strata__experts experts;
-    strata__cache cache;     /* zeros unless experts are streamed */
-    strata__loan loan;       /* zeros as above */
-    strata__host_tier *tier; /* NULL: none is streamed, or the caller gives the experts */
+    strata__cache cache; /* zeros unless experts are copied to the device */
+    strata__loan loan;   /* zeros as above */
+    /* NULL: none is streamed, or the caller gives the experts. Read by any thread for statistics */
+    strata__host_tier *_Atomic tier;
     strata__kv kv;
     strata__decode decode;
     strata__counters counters;
@@ -94,7 +97,7 @@ struct strata_prefill {
     strata__region memory;   /* the prompt region */
     strata__step_host host;
     strata__timeline timeline;
-    strata__feed feed; /* zeros unless experts are streamed */
+    strata__feed feed; /* zeros unless experts are copied to the device */
     bool is_lent;      /* the prompt region is the loan */
     bool keeps_loan;   /* between prompts */
 };
@@ -122,6 +125,18 @@ void strata__session_measure(strata_session *session);
  * text of the failure that led here stays.
  */
 void strata__session_drain(strata_session *session, strata_status status);
+
+/*
+ * Waits for the copies of blobs. When that fails, the session is entered again only after streams
+ * have been waited for.
+ */
+strata_status strata__session_wait_copies(strata_session *session);
+
+/* Whether experts are copied to the device, all or some of them. */
+static inline bool strata__has_cache(const strata_session *session)
+{
+    return session->cache.places != NULL;
+}
 
 strata_session *strata__session_retain(strata_session *session);
 

@@ -270,7 +270,7 @@ class Session:
         check(library().strata_session_drop_experts(self.handle))
 
     def set_budget(self, count: int) -> None:
-        """Sets the bytes of device memory that the session may have from the next prompt on."""
+        """Sets the bytes of device memory that the session may have; 0: what was planned."""
         check(library().strata_session_set_budget(self.handle, count))
 
     def set_cache_policy(self, *, frozen: bool = False, half_life: float = 0, margin: float = 0,

@@ -19,6 +19,9 @@ DECODE_EXPERTS = "lib/session/decode_experts.c"
 DECODE_GRAPH = "lib/session/decode_graph.c"
 EXPERTS = "lib/session/experts.c"
 BUDGET = "lib/session/budget.c"
+CACHE = "lib/session/cache.c"
+SESSION = "lib/session/session.c"
+BUILD = "lib/layout/build.c"
 
 MUTANTS = {
     "kernels do not wait for copies": (
@@ -189,12 +192,41 @@ MUTANTS = {
         "    status = strata__decode_settle(session);\n",
         "    status = STRATA_OK;\n",
         BUDGET,
-        "    if (strata__decode_settle(session) != STRATA_OK)\n        return;\n",
-        ""),
+        "    status = strata__decode_settle(session);\n    if (status",
+        "    status = STRATA_OK;\n    if (status"),
     "the next step does not look at what a prompt left": (
         EXPERTS,
-        "    strata__decode_forget(session);\n",
-        ""),
+        "is_idle);\n    strata__decode_forget(session);\n",
+        "is_idle);\n"),
+    "the next step does not look at what a budget changed": (
+        EXPERTS,
+        "        return STRATA_OK;\n    strata__decode_forget(session);\n",
+        "        return STRATA_OK;\n"),
+    "experts that come back are not waited for": (
+        EXPERTS,
+        "        status = session->device->ops->stream_synchronize(session->device, "
+        "session->stream);\n",
+        "        status = STRATA_OK;\n"),
+    "a refill goes on where prompts borrow again": (
+        EXPERTS,
+        "        strata__loan_settle(&session->loan);\n        return fill",
+        "        return fill"),
+    "places are left over when a segment comes back": (
+        CACHE,
+        "        if (places[e] >= base && places[e] < end)\n            continue;\n",
+        "        continue;\n"),
+    "a step does not meet the budget": (
+        DECODE_STEP,
+        "    if (!strata__budget_is_met(session))\n",
+        "    if (0)\n"),
+    "two groups do not fit the ring of decoding": (
+        BUILD,
+        "layout->group_bytes > ring->bytes / 2",
+        "layout->group_bytes > ring->bytes"),
+    "a call begins while a stream that could not be waited for runs": (
+        SESSION,
+        "status == STRATA_OK && session->is_unsettled",
+        "0"),
     "the table of experts is not uploaded": (
         DECODE_EXPERTS,
         "    if (x->first_dirty == x->end_dirty)\n        return STRATA_OK;\n    offset",

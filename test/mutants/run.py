@@ -16,7 +16,7 @@ import tempfile
 from mutants import MUTANTS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TESTS = ["kv", "sequences", "ring", "loan", "decode", "stream_faults", "streaming",
+TESTS = ["kv", "sequences", "ring", "loan", "decode", "budget", "stream_faults", "streaming",
          "stream_failures"]
 FOLDERS = ["include", "lib", "test"]
 FILES = ["meson.build", "meson_options.txt"]

@@ -145,6 +145,8 @@ strata_plan *stream_plan(const stream_pack *p, const stream_options *o)
     strata_plan *plan = strata__calloc(allocator, 1, sizeof *plan);
     assert_non_null(plan);
     options.host_budget_bytes = o->host_budget_bytes;
+    options.experts = o->experts;
+    options.decode_rows = o->decode_rows;
     stream_ok(strata__delaying_device_open(p->context, &o->device, &device));
     strata__kernels_facts_of(0, &kernels);
     strata__plan_facts(&device->facts, &kernels, NULL, &facts);

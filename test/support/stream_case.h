@@ -53,8 +53,10 @@ typedef struct stream_options {
     uint32_t borrow;            /* 1: the prompt's memory is lent by the cache */
     uint32_t register_fails;    /* 1: nothing can be page-locked where it is */
     uint32_t faults;            /* of the session's device, from its opening on */
-    uint32_t reserved;
+    uint32_t experts;           /* STRATA_EXPERTS_* that the plan is asked for */
     uint64_t fault_countdown;
+    uint32_t decode_rows; /* 0: the most */
+    uint32_t reserved;
     const strata_session_options *session; /* more of them, or NULL */
     strata__device **out_device;           /* the session's, for faults; or NULL */
 } stream_options;

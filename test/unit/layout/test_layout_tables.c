@@ -312,6 +312,50 @@ static void short_steps_fetch(void **state)
     strata__layout_destroy(l);
 }
 
+/* Where all experts fit, prompts can come to need the ring of decoding, and two groups fit it. */
+static void the_ring_of_prompts_that_come_to_lack_experts(void **state)
+{
+    uint32_t resident[48];
+    strata__layout_choice choice = {.chunk_tokens = 4096};
+    const strata__layout_buffer *ring;
+    layout_fixture f;
+    strata__layout *l;
+    (void)state;
+    fixture_mixed(&f);
+    f.input.request.decode_rows = 4;
+    l = fixture_build(&f, &choice);
+    assert_ptr_equal(strata__layout_find_ring(l),
+                     strata__layout_find_work(&l->prompt, STRATA__BUFFER_RING));
+    strata__layout_destroy(l);
+    for (uint32_t i = 0; i < 48; ++i)
+        resident[i] = 512;
+    choice.resident = resident;
+    for (choice.group_bytes = 0; choice.group_bytes <= 64u << 20; choice.group_bytes += 32u << 20) {
+        l = fixture_build(&f, &choice);
+        ring = strata__layout_find_ring(l);
+        assert_int_equal(l->ring_bytes, 0);
+        assert_null(strata__layout_find_work(&l->prompt, STRATA__BUFFER_RING));
+        assert_ptr_equal(ring, strata__layout_find_work(&l->decode, STRATA__BUFFER_RING));
+        for (uint32_t i = 0; i < 48; ++i) {
+            uint64_t experts = l->group_bytes / l->layers[i].slot_bytes;
+            assert_true(2 * (experts ? experts : 1) * l->layers[i].slot_bytes <= ring->bytes);
+        }
+        assert_int_equal(l->prediction.copied_bytes, 0);
+        assert_int_equal(l->prompt.bands[0].fetch, 1);
+        assert_int_equal(l->prompt.bands[3].fetch, 0);
+        strata__layout_destroy(l);
+    }
+    f.input.request.decode_rows = 0;
+    l = fixture_build(&f, &choice);
+    assert_null(strata__layout_find_ring(l));
+    strata__layout_destroy(l);
+    f.input.request.decode_rows = 4;
+    f.input.request.experts = STRATA__LAYOUT_EXPERTS_RESIDENT;
+    l = fixture_build(&f, &choice);
+    assert_null(strata__layout_find_ring(l));
+    strata__layout_destroy(l);
+}
+
 /*
  * The least top of any placement, by trying all orders of first fit, which reach every tight one.
  */
@@ -410,6 +454,7 @@ int main(void)
         cmocka_unit_test(a_larger_ring_is_predicted_to_be_faster),
         cmocka_unit_test(small_launches_and_scratches_cost_time),
         cmocka_unit_test(short_steps_fetch),
+        cmocka_unit_test(the_ring_of_prompts_that_come_to_lack_experts),
         cmocka_unit_test(placing_is_close_to_the_best),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -320,24 +320,6 @@ static void profiles_choose_the_places(void **state)
     bench_close(b);
 }
 
-/* Without a ring there is no other way for experts to come; the session stays as it is. */
-static void sessions_that_keep_all_experts_cannot_shrink(void **state)
-{
-    stream_options o = {.resident = 12};
-    bench *b = bench_open(&o, 0, false);
-    strata__delaying_usage before, after;
-    (void)state;
-    assert_int_equal(b->session->experts.source, STRATA__SOURCE_RESIDENT);
-    strata__delaying_usage_get(b->device, &before);
-    assert_int_equal(strata__session_set_budget(b->session, before.device_bytes - 1),
-                     STRATA_ERR_UNSUPPORTED);
-    assert_non_null(strstr(strata__error_text(), "no ring"));
-    strata__delaying_usage_get(b->device, &after);
-    assert_int_equal(after.device_bytes, before.device_bytes);
-    read_whole(b);
-    bench_close(b);
-}
-
 /* Device memory never exceeds the plan's; a smaller budget gives memory back, a larger takes it. */
 static void budgets_of_a_living_session(void **state)
 {
@@ -381,7 +363,6 @@ int main(void)
         cmocka_unit_test(what_is_not_lent_is_hit),
         cmocka_unit_test(the_callers_experts_are_let_go_of),
         cmocka_unit_test(profiles_choose_the_places),
-        cmocka_unit_test(sessions_that_keep_all_experts_cannot_shrink),
         cmocka_unit_test(budgets_of_a_living_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,7 +54,7 @@ typedef struct model {
     int text_of[SEQUENCES];
     uint64_t length[SEQUENCES];
     kept saved[KEPT];
-    bool streams, asks;
+    bool streams, shrinks, asks;
     uint64_t stop_after; /* calls of the progress function; 0: none stops */
     bool stop_by_cancel;
     uint64_t ask_fails; /* calls of the expert function from now; 0: none fails */
@@ -254,11 +254,13 @@ static void open_session(model *m)
     options.plan_options = plan;
     if (plan->experts == STRATA_EXPERTS_AUTO && device) {
         plan->lend_cache = chance(m, 50);
-        budget = least_budget(m, &options, device) + pick(m, PLACES_BYTES);
+        if (chance(m, 75))
+            budget = least_budget(m, &options, device) + pick(m, PLACES_BYTES);
     }
     while (!try_session(m, &options, device, budget))
         budget += PLACES_BYTES / 8;
     m->streams = m->session->experts.source == STRATA__SOURCE_STREAMED;
+    m->shrinks = m->device && strata__layout_find_ring(m->session->layout) != NULL;
     check_memory(m);
     if (m->streams && chance(m, 60))
         choose_policy(m);
@@ -583,11 +585,13 @@ static void settings(model *m)
 {
     strata_status status = STRATA_OK;
     m->last = "settings";
-    if (m->streams && chance(m, 50)) {
+    if (m->shrinks && chance(m, 50)) {
         uint64_t least = m->session->memory.bytes + m->session->loan_memory.bytes +
                          (m->prefill && m->prefill->memory.owned ? m->prefill->memory.bytes : 0);
-        ok(strata__session_set_budget(m->session,
-                                      chance(m, 30) ? 0 : least + pick(m, PLACES_BYTES)));
+        arm_fault(m);
+        status = strata__session_set_budget(m->session,
+                                            chance(m, 30) ? 0 : least + pick(m, PLACES_BYTES));
+        (void)failed(m, status);
     } else if (chance(m, 50)) {
         arm_fault(m);
         status = strata__session_drop_experts(m->session);

@@ -2,7 +2,8 @@
 /*
  * Everything in the life of a session that streams fails once, at every point: allocations,
  * threads, page-locking, copies, the caller's answers, events, streams, graphs and the device,
- * while a session is made, a prompt is read, a loan refilled, tokens decoded and a profile saved.
+ * while a session is made, a prompt is read, a loan refilled, tokens decoded, a profile saved, and
+ * all experts of a device leave it and come back.
  * What cannot be done is an error with a text; what costs speed alone is none. Afterwards the
  * session gives the same bits or says that its device is lost, and nothing is left of it.
  */
@@ -88,6 +89,7 @@ typedef struct scene {
     uint8_t profile[PROFILE_BYTES];
     uint64_t profile_bytes;
     uint64_t live_bytes; /* without sessions */
+    bool shrinks;
 } scene;
 
 /* The pack's experts as a caller's, whose n-th answer is an error. */
@@ -198,6 +200,20 @@ static strata_status use(life *l)
     return status == STRATA_OK ? decode(l) : status;
 }
 
+/* Everything that can leaves the device, and comes back. */
+static strata_status shrink(life *l)
+{
+    strata_session *s = l->session;
+    uint64_t least = s->memory.bytes + s->loan_memory.bytes + atomic_load(&s->prefill_bytes);
+    strata_status status = strata__session_set_budget(s, least);
+    finish_locking(s);
+    if (status == STRATA_OK)
+        status = use(l);
+    if (status == STRATA_OK)
+        status = strata__session_set_budget(s, 0);
+    return status == STRATA_OK ? use(l) : status;
+}
+
 static strata_status live(life *l)
 {
     strata_session_options options = {.struct_size = sizeof options, .thread_count = 1, .blas = 1};
@@ -221,7 +237,7 @@ static strata_status live(life *l)
     finish_refill(l->session);
     if (status == STRATA_OK)
         status = strata__session_profile(l->session, profile, sizeof profile, &bytes);
-    return status;
+    return status == STRATA_OK && l->scene->shrinks ? shrink(l) : status;
 }
 
 /* Nothing is left on the device, nor of it. */
@@ -310,7 +326,10 @@ static void close_scene(scene *s)
         (void)remove(s->path);
 }
 
-/* Two ways: lent memory and a profile, from a file; fetched, partly staged, and in vain. */
+/*
+ * Three ways: lent memory and a profile, from a file; fetched, partly staged, and in vain; all on
+ * the device at first, and at last.
+ */
 static scene scene_of(uint32_t index)
 {
     scene s = {0};
@@ -323,15 +342,20 @@ static scene scene_of(uint32_t index)
         s.options.fetch = 2;
         s.options.device.policy = STRATA__DELAYING_RANDOM;
         s.options.device.seed = 3;
-    } else {
+    } else if (index == 1) {
         s.options.fetch = 1;
         s.options.host_budget_bytes = 120000;
         s.options.device.policy = STRATA__DELAYING_KERNELS_LATE;
+    } else {
+        s.options.resident = 6;
+        s.options.borrow = 1;
+        s.options.device.policy = STRATA__DELAYING_COPIES_LATE;
+        s.shrinks = true;
     }
     return s;
 }
 
-enum { SCENES = 2 };
+enum { SCENES = 3 };
 
 static uint32_t first_scene, end_scene = SCENES; /* that are tried */
 
