@@ -164,8 +164,8 @@ strata_status strata__experts_follow_cache(strata_session *session)
     strata__decode_forget(session);
     if (is_complete) {
         /* What prompts borrow is not the cache's while it has all experts elsewhere. */
-        strata__loan_settle(&session->loan);
-        return fill(session);
+        strata_status status = strata__loan_quiet(&session->loan);
+        return status == STRATA_OK ? fill(session) : status;
     }
     session->experts.source = STRATA__SOURCE_STREAMED;
     /* Without page-locked memory experts come slower; the next prompt tries again. */

@@ -52,6 +52,8 @@ static void *run_refill(void *user_data)
             break;
         atomic_store_explicit(&loan->copied, i + 1, memory_order_release);
     }
+    /* Of a blob whose copies failed some may be on their way. */
+    loan->may_write = device->ops->stream_synchronize(device, loan->stream) != STRATA_OK;
     device->ops->leave(device, &saved);
     return NULL;
 }
@@ -86,6 +88,19 @@ void strata__loan_settle(strata__loan *loan)
     strata__loan_publish(loan);
     loan->count = loan->published = 0;
     atomic_store_explicit(&loan->copied, 0, memory_order_relaxed);
+}
+
+strata_status strata__loan_quiet(strata__loan *loan)
+{
+    const strata__device_ops *ops;
+    strata_status status = STRATA_OK;
+    strata__loan_settle(loan);
+    if (!loan->may_write)
+        return STRATA_OK;
+    ops = loan->session->device->ops;
+    status = ops->stream_synchronize(loan->session->device, loan->stream);
+    loan->may_write = status != STRATA_OK;
+    return status;
 }
 
 static bool is_in_range(const strata__loan *loan, const uint8_t *place)
@@ -159,7 +174,7 @@ strata_status strata__loan_take(strata__loan *loan)
     strata_status status = STRATA_OK;
     if (loan->is_lent)
         return STRATA_OK;
-    strata__loan_settle(loan);
+    status = strata__loan_quiet(loan);
     for (uint32_t l = 0; l < session->cache.layers && status == STRATA_OK; ++l)
         if (session->layers[l].ffn == STRATA__FFN_EXPERTS)
             status = keep_hottest(loan, l);

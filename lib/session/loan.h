@@ -40,6 +40,7 @@ typedef struct strata__loan {
     pthread_t thread;
     bool is_running;
     bool is_lent;
+    bool may_write; /* copies of a refill could not be waited for */
     atomic_bool stop;
 } strata__loan;
 
@@ -61,6 +62,9 @@ void strata__loan_publish(strata__loan *loan);
 
 /* Ends a refill within a blob; what it has copied is published. */
 void strata__loan_settle(strata__loan *loan);
+
+/* The same; when it succeeds, no copy of a refill writes to the range any more. */
+strata_status strata__loan_quiet(strata__loan *loan);
 
 /* Blobs in the range have no place there any more. */
 void strata__loan_clear(strata__loan *loan);

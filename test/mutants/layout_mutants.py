@@ -40,6 +40,8 @@ MUTANTS = {
         "memcpy(layer_paths, p->request.layer_paths, layout->layer_count);"),
     "threshold read late: a band ends a row early": (
         "find.c", "rows > work->bands[band].rows", "rows >= work->bands[band].rows"),
+    "two groups do not fit the ring of decoding": (
+        "build.c", "layout->group_bytes = ring->bytes / 2;", "layout->group_bytes = ring->bytes;"),
     "ring in slots": (
         "build.c", "spec->ring_bytes = choice->ring_bytes ? choice->ring_bytes : least;",
         "spec->ring_bytes = choice->ring_bytes ? choice->ring_bytes / 65536 *"

@@ -21,7 +21,6 @@ EXPERTS = "lib/session/experts.c"
 BUDGET = "lib/session/budget.c"
 CACHE = "lib/session/cache.c"
 SESSION = "lib/session/session.c"
-BUILD = "lib/layout/build.c"
 
 MUTANTS = {
     "kernels do not wait for copies": (
@@ -79,8 +78,8 @@ MUTANTS = {
         "        if (cached)\n            strata__feed_mark(feed, piece, STRATA__BLOB_PRESENT);\n"),
     "refill writes to a range that is lent": (
         LOAN,
-        "    strata__loan_settle(loan);\n    for (uint32_t l = 0;",
-        "    for (uint32_t l = 0;"),
+        "    status = strata__loan_quiet(loan);\n",
+        ""),
     "refill is published before it is copied": (
         LOAN,
         "    uint64_t copied = atomic_load_explicit(&loan->copied, memory_order_acquire);\n",
@@ -209,8 +208,12 @@ MUTANTS = {
         "        status = STRATA_OK;\n"),
     "a refill goes on where prompts borrow again": (
         EXPERTS,
-        "        strata__loan_settle(&session->loan);\n        return fill",
-        "        return fill"),
+        "strata_status status = strata__loan_quiet(&session->loan);",
+        "strata_status status = STRATA_OK;"),
+    "what a refill has left comes to the next prompt": (
+        LOAN,
+        "    status = strata__loan_quiet(loan);\n",
+        "    strata__loan_settle(loan);\n"),
     "places are left over when a segment comes back": (
         CACHE,
         "        if (places[e] >= base && places[e] < end)\n            continue;\n",
@@ -219,10 +222,6 @@ MUTANTS = {
         DECODE_STEP,
         "    if (!strata__budget_is_met(session))\n",
         "    if (0)\n"),
-    "two groups do not fit the ring of decoding": (
-        BUILD,
-        "layout->group_bytes > ring->bytes / 2",
-        "layout->group_bytes > ring->bytes"),
     "a call begins while a stream that could not be waited for runs": (
         SESSION,
         "status == STRATA_OK && session->is_unsettled",

@@ -30,6 +30,8 @@ typedef struct bench {
     strata_prefill *prefill;
     uint64_t ask_fails; /* questions from now; 0: none fails */
     uint64_t shrink_to; /* from within a prompt */
+    uint64_t waits;     /* that is not the last one to work */
+    uint32_t stop_layer;
     float logits[STREAM_LOGITS];
     char path[64];
 } bench;
@@ -171,7 +173,7 @@ static void shrink(bench *b, uint64_t planned, uint64_t budget)
 
 static stream_options options_of(uint32_t i)
 {
-    stream_options o = {.resident = EXPERTS};
+    stream_options o = {.resident = EXPERTS, .group_experts = 1 + i % 3 * 5};
     o.device.policy = i % STRATA__DELAYING_POLICY_COUNT;
     o.device.seed = i + 1;
     o.device.no_reads = i % 5 == 4;
@@ -385,6 +387,51 @@ static void memory_that_does_not_come_back(void **state)
     }
 }
 
+static void finish_locking(const bench *b)
+{
+    const strata__host_tier *tier = b->session->tier;
+    while (tier && atomic_load(&tier->pinned_bytes) + atomic_load(&tier->refused_bytes) <
+                       atomic_load(&tier->wanted_bytes))
+        usleep(100);
+}
+
+/* The prompt ends here, and none of its streams can be waited for but the first few. */
+static int32_t stop_unsettled(void *user_data, const strata_progress *progress)
+{
+    const bench *b = user_data;
+    if (progress->layer < b->stop_layer)
+        return 0;
+    strata__delaying_fail(b->device, STRATA__FAULT_STREAM, b->waits, 1);
+    return 1;
+}
+
+/* Prompts and steps share a ring: copies that a prompt has left do not reach a step. */
+static void streams_that_could_not_be_waited_for(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 96; ++seed) {
+        stream_options o = {.resident = EXPERTS, .fetch = 2};
+        uint64_t length;
+        bench *b;
+        o.device.policy = STRATA__DELAYING_RANDOM;
+        o.device.seed = seed;
+        o.device.no_reads = 1;
+        b = bench_open(&o, FROM_FILE);
+        open_prefill(b, STRATA_MEMORY_OWN, 0);
+        stream_ok(strata__session_set_budget(b->session, least_bytes(b)));
+        finish_locking(b);
+        b->stop_layer = 1 + (uint32_t)(seed % 3);
+        b->waits = 1 + seed / 3 % 3;
+        assert_int_not_equal(stream_run(&b->pack, b->prefill, NULL, stop_unsettled, b), STRATA_OK);
+        assert_int_equal(strata__session_truncate(b->session, 0, 0, &length), STRATA_ERR_DRIVER);
+        strata__delaying_fail(b->device, 0, 0, 0);
+        stream_ok(strata__session_truncate(b->session, 0, 0, &length));
+        decode_all(b, 0, 16, 4);
+        use(b);
+        bench_close(b);
+    }
+}
+
 /* As long as all experts are on the device, nothing is page-locked for them. */
 static void page_locking_begins_with_streaming(void **state)
 {
@@ -413,6 +460,7 @@ int main(void)
         cmocka_unit_test(while_a_prompt_runs),
         cmocka_unit_test(experts_that_do_not_come_back),
         cmocka_unit_test(memory_that_does_not_come_back),
+        cmocka_unit_test(streams_that_could_not_be_waited_for),
         cmocka_unit_test(page_locking_begins_with_streaming),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -320,6 +320,48 @@ static void profiles_choose_the_places(void **state)
     bench_close(b);
 }
 
+typedef struct late_fault {
+    strata__device *device;
+    uint64_t countdown;
+    uint32_t kinds;
+    uint32_t layers_left;
+} late_fault;
+
+static int32_t fail_late(void *user_data, const strata_progress *progress)
+{
+    late_fault *f = user_data;
+    (void)progress;
+    if (--f->layers_left == 0)
+        strata__delaying_fail(f->device, f->kinds, f->countdown, f->kinds == STRATA__FAULT_STREAM);
+    return 0;
+}
+
+/* What a refill that failed has enqueued does not reach the prompt that borrows next. */
+static void refills_that_fail(void **state)
+{
+    static const uint32_t kinds[] = {STRATA__FAULT_COPY, STRATA__FAULT_STREAM};
+    (void)state;
+    for (uint32_t i = 0; i < 160; ++i) {
+        stream_options o = {.resident = 2, .borrow = 1};
+        late_fault f = {.kinds = kinds[i % 2], .countdown = 1 + i / 2 % 8, .layers_left = 9};
+        bench *b;
+        o.device.policy = STRATA__DELAYING_RANDOM;
+        o.device.seed = i + 1;
+        b = bench_open(&o, 0, true);
+        f.device = b->device;
+        read_whole(b);
+        (void)stream_run(&b->pack, b->prefill, NULL, fail_late, &f);
+        if (b->session->loan.is_running) {
+            assert_int_equal(pthread_join(b->session->loan.thread, NULL), 0);
+            b->session->loan.is_running = false;
+        }
+        strata__delaying_fail(b->device, 0, 0, 0);
+        read_whole(b);
+        read_whole(b);
+        bench_close(b);
+    }
+}
+
 /* Device memory never exceeds the plan's; a smaller budget gives memory back, a larger takes it. */
 static void budgets_of_a_living_session(void **state)
 {
@@ -363,6 +405,7 @@ int main(void)
         cmocka_unit_test(what_is_not_lent_is_hit),
         cmocka_unit_test(the_callers_experts_are_let_go_of),
         cmocka_unit_test(profiles_choose_the_places),
+        cmocka_unit_test(refills_that_fail),
         cmocka_unit_test(budgets_of_a_living_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
