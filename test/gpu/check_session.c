@@ -3,9 +3,9 @@
  * check_session PACK: sessions on CUDA through the public API, on a small pack.
  *
  * Memory: what is allocated is what is planned, to the byte, and nothing more is taken from the
- * moment a session is ready to the end of a prompt. The caller's stream, memory and current device.
- * A device that is lost, on purpose, at the end. Exit code 0: all right, 1: something is wrong, 77:
- * no device.
+ * moment a session is ready to the end of a prompt. Budgets that change. The caller's stream,
+ * memory and current device. A device that is lost, on purpose, at the end. Exit code 0: all
+ * right, 1: something is wrong, 77: no device.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -71,11 +71,12 @@ static strata_plan_options plan_options(void)
     return options;
 }
 
-static bool open_own(strata_pack *pack, uint32_t level, opened *o)
+static bool open_with(strata_pack *pack, uint32_t level, uint32_t experts, opened *o)
 {
     strata_plan_options plan = plan_options();
     strata_session_options options = {.struct_size = sizeof options};
     memset(o, 0, sizeof *o);
+    plan.experts = experts;
     options.device = "cuda:0";
     options.plan_options = &plan;
     options.kernel_level = level;
@@ -86,6 +87,11 @@ static bool open_own(strata_pack *pack, uint32_t level, opened *o)
     OK(strata_plan_info_get(strata_session_plan(o->session), &o->plan));
     OK(strata_prefill_create(o->session, NULL, &o->prefill));
     return o->prefill != NULL;
+}
+
+static bool open_own(strata_pack *pack, uint32_t level, opened *o)
+{
+    return open_with(pack, level, STRATA_EXPERTS_RESIDENT, o);
 }
 
 static void close_all(opened *o)
@@ -175,6 +181,36 @@ static void check_memory(strata_pack *pack, uint32_t level)
     close_all(&o);
     after = free_bytes();
     CHECK(after >= w.ready + ready.device_bytes);
+}
+
+/* All experts leave the device and come back; memory follows to the byte, logits stay. */
+static void check_budget(strata_pack *pack)
+{
+    uint64_t whole, least;
+    float *expected, *logits;
+    opened o;
+    if (!open_with(pack, 0, STRATA_EXPERTS_AUTO, &o))
+        return;
+    CHECK(o.plan.ring_bytes == 0);
+    whole = stats_of(&o).device_bytes;
+    least = whole - o.plan.expert_cache_bytes;
+    expected = room_for_logits(&o);
+    logits = room_for_logits(&o);
+    OK(read_prompt(&o, expected, NULL, NULL));
+    CHECK(strata_session_set_budget(o.session, least - 1) == STRATA_ERR_PLAN_INFEASIBLE);
+    for (int i = 0; i < 4; i++) {
+        uint64_t budget = i % 2 ? whole : least;
+        OK(strata_session_set_budget(o.session, budget));
+        CHECK(stats_of(&o).device_bytes == budget);
+        OK(read_prompt(&o, logits, NULL, NULL));
+        CHECK(memcmp(expected, logits, logits_bytes(&o)) == 0);
+    }
+    CHECK(stats_of(&o).blob_sent_bytes > 0);
+    printf("budgets: from %llu bytes to %llu and back\n", (unsigned long long)whole,
+           (unsigned long long)least);
+    free(expected);
+    free(logits);
+    close_all(&o);
 }
 
 typedef struct release {
@@ -351,6 +387,7 @@ int main(int argc, char **argv)
         tokens[i] = (i * 7919 + 13) % 1000;
     check_memory(pack, 0);
     check_memory(pack, 80);
+    check_budget(pack);
     logits = check_bits(pack, &bytes);
     if (logits)
         check_borrowed(pack, logits, bytes);
