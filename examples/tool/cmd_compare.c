@@ -120,6 +120,8 @@ static bool set_word(run_options *run, const char *key, const char *value)
         return parse_u64(value, &plan->chunk_tokens) && plan->chunk_tokens;
     else if (strcmp(key, "kernels") == 0 && strcmp(value, "sm80") == 0)
         run->kernel_level = 80;
+    else if (strcmp(key, "kernels") == 0 && strcmp(value, "plain") == 0)
+        run->plain_launches = true;
     else
         return false;
     return true;
@@ -145,7 +147,7 @@ static bool read_setting(const arguments *a, const char *text, setting *out)
             tool_refuse(
                 STRATA_ERR_INVALID_ARGUMENT, a->in.json,
                 "\"%s\" is no setting: path=PATH, kv=f16, q8_0 or f32, chunk=N, device=NAME or "
-                "kernels=sm80",
+                "kernels=sm80 or plain",
                 text);
             return false;
         }

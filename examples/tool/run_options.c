@@ -54,7 +54,10 @@ static const struct argp_option run_table[] = {
     {"threads", KEY_THREADS, "N", 0, "Threads of the CPU device, by default one per core", 3},
     {"no-blas", KEY_NO_BLAS, 0, 0, "Plain loops: bits do not depend on chunks or steps", 3},
     {"kernel-level", KEY_KERNEL_LEVEL, "LEVEL", 0,
-     "best (default) or sm80: portable kernels on any card, for tests", 3},
+     "best (default), sm80: portable kernels on any card, or plain: the best, each started when "
+     "the "
+     "one before has ended; for tests",
+     3},
     {0},
 };
 
@@ -103,8 +106,9 @@ static error_t parse_random_option(int key, char *arg, struct argp_state *state)
 
 static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 {
-    static const char *const level_names[] = {"best", "sm80", NULL};
+    static const char *const level_names[] = {"best", "sm80", "plain", NULL};
     static const char *const lend_names[] = {"prompt", "keep", NULL};
+    uint32_t choice;
     run_options *options = state->input;
     switch (key) {
     case ARGP_KEY_INIT:
@@ -128,7 +132,9 @@ static error_t parse_run_option(int key, char *arg, struct argp_state *state)
         options->no_blas = true;
         return 0;
     case KEY_KERNEL_LEVEL:
-        options->kernel_level = option_choice(arg, level_names, state, "kernel-level") ? 80 : 0;
+        choice = option_choice(arg, level_names, state, "kernel-level");
+        options->kernel_level = choice == 1 ? 80 : 0;
+        options->plain_launches = choice == 2;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -290,6 +296,7 @@ void run_options_apply(const run_options *options, uint64_t prompt_tokens,
     session->thread_count = options->threads;
     session->blas = options->no_blas;
     session->kernel_level = options->kernel_level;
+    session->plain_launches = options->plain_launches;
     session->plan_options = plan;
 }
 

@@ -26,6 +26,7 @@ typedef struct run_options {
     plan_arguments plan; /* prompt_tokens is filled by run_options_apply() */
     uint32_t threads;
     uint32_t kernel_level; /* 0: best, 80: portable */
+    bool plain_launches;
     bool no_blas;
     /* the prompt: exactly one of the five */
     const char *text;

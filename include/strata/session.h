@@ -59,9 +59,9 @@ typedef struct strata_session_options {
      * bits in chunks of any size and in steps of decoding.
      */
     uint32_t blas;
-    uint32_t kernel_level;  /**< 0: best for the device; 80: only sm_80 kernels (for tests) */
-    uint32_t expert_memory; /**< STRATA_EXPERT_MEMORY_*, of what expert_fn hands out */
-    uint32_t reserved0;     /**< 0 */
+    uint32_t kernel_level;   /**< 0: best for the device; 80: only sm_80 kernels (for tests) */
+    uint32_t expert_memory;  /**< STRATA_EXPERT_MEMORY_*, of what expert_fn hands out */
+    uint32_t plain_launches; /**< 1: no kernel starts ahead of the one before's end (for tests) */
     /**
      * bytes of strata_session_profile(), or NULL: which experts to keep on the device and in
      * page-locked memory first
@@ -135,8 +135,8 @@ typedef struct strata_session_stats {
     uint64_t host_bytes;      /**< page-locked host memory it allocated */
     /**
      * device memory that driver, context and modules took beside it until session and prefill were
-     * ready, as far as it can be told from what became less on the device; the context counts when
-     * the session was its first user; 0: none, or unknown
+     * ready, and graphs of decoding steps since, as far as it can be told from what became less on
+     * the device; the context counts when the session was its first user; 0: none, or unknown
      */
     uint64_t device_runtime_bytes;
     uint64_t kernel_ns;          /**< prompt_ns in three parts: the device's kernels, */

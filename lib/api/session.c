@@ -33,7 +33,11 @@ static strata_status check_options(const strata_session_options *options)
         return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
                             "strata_session_options: kernel_level is %u; it must be 0 or 80",
                             options->kernel_level);
-    if (options->expert_memory > STRATA_EXPERT_MEMORY_LOCKED || options->reserved0)
+    if (options->plain_launches > 1)
+        return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
+                            "strata_session_options: plain_launches is %u; it must be 0 or 1",
+                            options->plain_launches);
+    if (options->expert_memory > STRATA_EXPERT_MEMORY_LOCKED)
         return strata__fail(STRATA_ERR_INVALID_ARGUMENT,
                             "strata_session_options: expert_memory is %u; it must be 0 or 1",
                             options->expert_memory);

@@ -40,7 +40,12 @@ static inline STRATA__ANYWHERE uint32_t strata__span_count(uint64_t tokens, uint
         keys *= 4;
         spans = STRATA__SPANS_LEVEL;
     }
-    return (uint32_t)(count + (tokens + keys - 1) / keys);
+    if (tokens == 0)
+        return 0;
+    /* Accelerators divide 32 bits at a time. */
+    if (tokens >> 32 == 0)
+        return (uint32_t)count + (uint32_t)(tokens - 1) / (uint32_t)keys + 1;
+    return (uint32_t)(count + (tokens - 1) / keys + 1);
 }
 
 /* Scratch of split attention, for sequences of up to `tokens` keys. */

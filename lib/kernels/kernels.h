@@ -65,6 +65,15 @@ typedef struct strata__scratch {
     uint64_t bytes;
 } strata__scratch;
 
+/*
+ * What a launch soon after reads, in device memory that nothing writes meanwhile, for an operation
+ * that leaves the memory idle to bring near: start and size in multiples of 16, or zeros. A hint.
+ */
+typedef struct strata__ahead {
+    const void *data;
+    uint64_t bytes;
+} strata__ahead;
+
 /* How rows of a step belong to sequences: one entry per sequence of the step, in device memory. */
 typedef struct strata__segment {
     uint32_t first_row; /* of the step */
@@ -192,7 +201,14 @@ typedef struct strata__attention_args {
      * strata__attention_split_bytes().
      */
     uint32_t split_keys;
+    /*
+     * 1: the cache's rows before each segment's position may be read before earlier launches have
+     * run: since they were written the stream was given a copy, as at the start of a step. So not
+     * for rows behind others of the same step and sequence.
+     */
+    uint32_t settled;
     float scale;
+    strata__ahead ahead; /* with split_keys */
 } strata__attention_args;
 
 /* logits[r][e] = (x[r] * inv_rms[r] * norm) . weight[e] + bias[e], in float32 throughout */
@@ -350,6 +366,7 @@ typedef struct strata__route_args {
     strata__router_args router; /* of the rows of norm */
     strata__select_args select; /* of the router's logits */
     strata__group_args group;   /* of the ids chosen */
+    strata__ahead ahead;
 } strata__route_args;
 
 /*
@@ -431,7 +448,8 @@ strata_status strata__cpu_kernels_create(const strata__cpu_kernels_options *opti
 typedef struct strata__cuda_kernels_options {
     const strata__allocator *allocator;
     int32_t device_ordinal;
-    uint32_t level; /* 0: the best the device has; 80: only instructions of sm_80 */
+    uint32_t level;          /* 0: the best the device has; 80: only instructions of sm_80 */
+    uint32_t plain_launches; /* 1: a launch starts when the one before has ended, for tests */
 } strata__cuda_kernels_options;
 
 /* STRATA_ERR_NO_DEVICE in builds without CUDA. Loads every kernel, so that none is loaded later. */

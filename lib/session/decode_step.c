@@ -122,6 +122,7 @@ static strata_status launch(const strata__round *r, strata__step *step)
     strata__device_graph *graph = strata__decode_graph_find(session, &shape);
     strata_status status = STRATA_OK;
     if (!graph) {
+        uint64_t free_bytes = strata__session_free_bytes(session);
         status = device->ops->capture_begin(device, session->stream);
         if (status == STRATA_ERR_UNSUPPORTED) {
             session->decode.graphs.is_off = true;
@@ -131,6 +132,7 @@ static strata_status launch(const strata__round *r, strata__step *step)
             status = record(r, step, &graph);
         if (status == STRATA_OK)
             strata__decode_graph_keep(session, &shape, graph);
+        strata__session_measure_since(session, free_bytes);
     }
     return status == STRATA_OK ? device->ops->graph_launch(device, graph, session->stream) : status;
 }

@@ -66,6 +66,25 @@ static bool join(strata__weight *weight, const strata__weight *next)
     return true;
 }
 
+/* Of a layer, in memory: those that join() puts together. */
+static strata__weight first_projection(const strata__layer_weights *weights)
+{
+    strata__weight first = weights->q;
+    if (join(&first, &weights->k))
+        (void)join(&first, &weights->v);
+    return first;
+}
+
+strata__ahead strata__step_next_projections(const strata__step *step)
+{
+    const strata_session *session = step->session;
+    strata__weight first;
+    if (step->launch.layer + 1 >= session->geometry->layers)
+        return (strata__ahead){0};
+    first = first_projection(&session->weights.layers[step->launch.layer + 1]);
+    return strata__step_ahead(&first);
+}
+
 /* The products of q, k and v; returns their number. */
 static uint32_t projections(const tile *t, strata__dense_args *out)
 {
@@ -163,6 +182,9 @@ static strata_status attend(const tile *t, uint32_t index, uint32_t first, uint3
         args.max_kv_tokens = (uint32_t)step->kv_bound;
     }
     args.split_keys = step->work->split_keys;
+    args.settled = args.split_keys && t->first == 0 && first == 0;
+    if (step->is_blind)
+        args.ahead = strata__step_ahead(&t->weights->attention_out);
     args.heads = t->layer->heads;
     args.window = t->layer->window;
     args.scale = t->layer->attention_scale;

@@ -302,6 +302,7 @@ static strata_status route_blindly(strata__step *step)
         status = group_args(step, &args.group);
     if (status != STRATA_OK)
         return status;
+    args.ahead = strata__step_next_projections(step);
     return session->kernels->ops->route(session->kernels, session->stream->native, &args);
 }
 

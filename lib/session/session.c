@@ -36,6 +36,7 @@ static strata_status open_kernels(strata_session *session, const strata_session_
         cuda.allocator = allocator;
         cuda.device_ordinal = (int32_t)session->device->facts.ordinal;
         cuda.level = options->kernel_level;
+        cuda.plain_launches = options->plain_launches;
         return strata__cuda_kernels_create(&cuda, &session->kernels);
     }
     strata__cpu_kernels_options cpu = {0};
@@ -119,19 +120,39 @@ static void count_memory(strata_session *session)
         strata__counter_add(&session->counters.device_bytes, session->loan_memory.bytes);
 }
 
+uint64_t strata__session_free_bytes(const strata_session *session)
+{
+    uint64_t free_bytes = 0;
+    if (session->device->facts.host_addressable ||
+        session->device->ops->memory_free_bytes(session->device, &free_bytes) != STRATA_OK)
+        return 0;
+    return free_bytes;
+}
+
 void strata__session_measure(strata_session *session)
 {
     const strata__device_facts *facts = &session->device->facts;
     uint64_t own = atomic_load_explicit(&session->counters.device_bytes, memory_order_relaxed);
-    uint64_t free_bytes = 0, taken = 0;
-    if (facts->host_addressable ||
-        session->device->ops->memory_free_bytes(session->device, &free_bytes) != STRATA_OK)
+    uint64_t free_bytes = strata__session_free_bytes(session), taken = 0;
+    if (!free_bytes)
         return;
     if (facts->memory_free_bytes > free_bytes)
         taken = facts->memory_free_bytes - free_bytes;
     atomic_store_explicit(&session->counters.device_runtime_bytes,
                           facts->context_bytes + (taken > own ? taken - own : 0),
                           memory_order_relaxed);
+}
+
+void strata__session_measure_since(strata_session *session, uint64_t free_bytes)
+{
+    uint64_t left = strata__session_free_bytes(session);
+    uint64_t counted =
+        atomic_load_explicit(&session->counters.device_runtime_bytes, memory_order_relaxed);
+    if (!free_bytes || !left)
+        return;
+    counted += free_bytes > left ? free_bytes - left : 0;
+    counted -= left > free_bytes ? (left - free_bytes < counted ? left - free_bytes : counted) : 0;
+    atomic_store_explicit(&session->counters.device_runtime_bytes, counted, memory_order_relaxed);
 }
 
 static strata_status place_weights(strata_session *session)

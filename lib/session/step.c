@@ -64,6 +64,16 @@ strata__scratch strata__take_scratch(strata__taker *taker, uint32_t id)
     return scratch;
 }
 
+strata__ahead strata__step_ahead(const strata__weight *weight)
+{
+    strata__ahead none = {0};
+    uint64_t row_bytes;
+    if ((uintptr_t)weight->data % 16 != 0 ||
+        !strata__format_row_bytes(weight->format, weight->inputs, &row_bytes))
+        return none;
+    return (strata__ahead){weight->data, row_bytes * weight->outputs / 16 * 16};
+}
+
 strata__kv_view strata__step_kv(const strata__step *step)
 {
     const strata_session *session = step->session;

@@ -136,6 +136,11 @@ strata__scratch strata__take_scratch(strata__taker *taker, uint32_t id);
 /* One layer's pages. */
 strata__kv_view strata__step_kv(const strata__step *step);
 
+/* A dense weight for an operation that runs before it is read. */
+strata__ahead strata__step_ahead(const strata__weight *weight);
+/* The projections of the layer behind this one, or as many as lie together. */
+strata__ahead strata__step_next_projections(const strata__step *step);
+
 /* Host region of a work and session region, by buffer id. NULL when there is none. */
 void *strata__host_buffer(const strata__layout_work *work, uint8_t *host_base, uint32_t id);
 void *strata__session_buffer(const strata_session *session, uint32_t id);

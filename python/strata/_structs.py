@@ -340,7 +340,7 @@ class strata_session_options(_Record):
         ("blas", c_uint32),
         ("kernel_level", c_uint32),
         ("expert_memory", c_uint32),
-        ("reserved0", c_uint32),
+        ("plain_launches", c_uint32),
         ("profile", c_void_p),
         ("profile_bytes", c_uint64),
     ]

@@ -290,7 +290,7 @@ FIELD(strata_session_options, expert_user_data, 64, 8);
 FIELD(strata_session_options, blas, 72, 4);
 FIELD(strata_session_options, kernel_level, 76, 4);
 FIELD(strata_session_options, expert_memory, 80, 4);
-FIELD(strata_session_options, reserved0, 84, 4);
+FIELD(strata_session_options, plain_launches, 84, 4);
 FIELD(strata_session_options, profile, 88, 8);
 FIELD(strata_session_options, profile_bytes, 96, 8);
 SIZE(strata_session_stats, 248);

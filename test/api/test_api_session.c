@@ -42,6 +42,9 @@ static void refused_options(void **state)
     bad.kernel_level = 70;
     assert_int_equal(strata_session_create(f.pack, &bad, &session), STRATA_ERR_INVALID_ARGUMENT);
     bad = good;
+    bad.plain_launches = 2;
+    assert_int_equal(strata_session_create(f.pack, &bad, &session), STRATA_ERR_INVALID_ARGUMENT);
+    bad = good;
     bad.device_memory_bytes = 64;
     assert_int_equal(strata_session_create(f.pack, &bad, &session), STRATA_ERR_INVALID_ARGUMENT);
     bad = good;

@@ -5,6 +5,7 @@
  */
 #include "device.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,6 +214,12 @@ cudaError_t cudaGetDeviceCount(int *count)
     return cudaSuccess;
 }
 
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = 13000;
+    return cudaSuccess;
+}
+
 cudaError_t cudaGetDevice(int *device)
 {
     *device = 0;
@@ -257,6 +264,8 @@ cudaError_t cuda_host_alloc(void **out, size_t bytes)
 
 cudaError_t cudaFree(void *memory)
 {
+    if (memory)
+        cuda_host::forget_late(memory, malloc_usable_size(memory));
     free(memory);
     return cudaSuccess;
 }

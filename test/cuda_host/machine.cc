@@ -52,9 +52,32 @@ struct block_state {
     launch what;
 };
 
+/* Memory that a block finds as it is only when it has waited. */
+struct late_range {
+    uint8_t *at;
+    std::vector<uint8_t> kept;
+};
+
 worker *workers[MAX_THREADS];
 block_state block;
-bool inside;
+bool inside, late_away;
+std::vector<late_range> late;
+
+void take_late()
+{
+    for (late_range &range : late) {
+        memcpy(range.kept.data(), range.at, range.kept.size());
+        memset(range.at, 0xff, range.kept.size());
+    }
+    late_away = true;
+}
+
+void give_late()
+{
+    for (const late_range &range : late)
+        memcpy(range.at, range.kept.data(), range.kept.size());
+    late_away = false;
+}
 
 worker *own_worker()
 {
@@ -112,6 +135,8 @@ void begin_block()
     }
     block.alive = block.threads;
     shared_begin(block.what.shared_bytes);
+    if (block.what.overlapped)
+        take_late();
 }
 
 /* Runs a thread until it waits. */
@@ -285,6 +310,22 @@ void wait_copies(uint32_t groups)
     make_copies(own, count);
 }
 
+void wait_for_earlier()
+{
+    self->waited_for_earlier = true;
+    if (late_away)
+        give_late();
+}
+
+void forget_late(const void *from, size_t bytes)
+{
+    const uint8_t *begin = static_cast<const uint8_t *>(from);
+    auto is_inside = [&](const late_range &range) {
+        return range.at >= begin && range.at < begin + bytes;
+    };
+    late.erase(std::remove_if(late.begin(), late.end(), is_inside), late.end());
+}
+
 cudaError_t run(const launch &what)
 {
     uint64_t threads = (uint64_t)what.block.x * what.block.y * what.block.z;
@@ -310,3 +351,13 @@ cudaError_t run(const launch &what)
 }
 
 } /* namespace cuda_host */
+
+void cuda_host_late(void *at, size_t bytes)
+{
+    cuda_host::late.push_back({static_cast<uint8_t *>(at), std::vector<uint8_t>(bytes)});
+}
+
+void cuda_host_late_none()
+{
+    cuda_host::late.clear();
+}

@@ -16,6 +16,7 @@
 #include <cuda_fp16.h>
 
 #include "kernels/cuda/cuda_kernels.h"
+#include "late.h"
 
 #define CHECK_CUDA(call)                                                                           \
     do {                                                                                           \
@@ -45,6 +46,12 @@ struct guarded {
         CHECK_CUDA(cudaMemset(base, GUARD_BYTE, GUARD_BYTES));
         CHECK_CUDA(cudaMemset(base + GUARD_BYTES, fill, bytes));
         CHECK_CUDA(cudaMemset(base + GUARD_BYTES + bytes, GUARD_BYTE, GUARD_BYTES));
+    }
+
+    /* See late.h. */
+    void come_late(size_t first, size_t count) const
+    {
+        cuda_host_late(base + GUARD_BYTES + first, count);
     }
 
     template <typename T> T *as() const

@@ -62,7 +62,7 @@ struct model {
     uint8_t *head, *scratch, *group_scratch;
     uint64_t scratch_bytes;
     int32_t *ids, *pages;
-    uint32_t *offsets, *sorted_row, *sorted_index;
+    uint32_t *offsets, *sorted_row, *sorted_index, *host_offsets;
     strata__segment *segment;
 };
 
@@ -160,6 +160,7 @@ model make_model(random_source &random, uint32_t experts_format, const strata__k
                                          EXPERTS * facts.group_scratch_bytes_per_expert);
     m.ids = new_array<int32_t>(MOST_ROWS * TOP_K);
     m.offsets = new_array<uint32_t>(EXPERTS + 1);
+    require(cudaHostAlloc(&m.host_offsets, (EXPERTS + 1) * 4, cudaHostAllocMapped), "page-locking");
     m.sorted_row = new_array<uint32_t>(MOST_ROWS * TOP_K);
     m.sorted_index = new_array<uint32_t>(MOST_ROWS * TOP_K);
     std::vector<int32_t> pages(CONTEXT / PAGE);
@@ -232,6 +233,8 @@ class decoder
         a.max_kv_tokens = CONTEXT;
         a.heads = HEADS;
         a.split_keys = s_.kernels->facts.split_keys;
+        a.settled = 1;
+        a.ahead = {l.out, bytes_of(STRATA__Q8_0, Q, WIDTH)};
         a.scale = 0.088f;
         require(s_.kernels->ops->attention(s_.kernels, stream_, &a), "attention");
     }
@@ -244,6 +247,14 @@ class decoder
         a.mode = STRATA__DENSE_ADD_F32;
         a.alpha = 0;
         require(s_.kernels->ops->dense(s_.kernels, stream_, &a), "dense");
+    }
+
+    /* As a session does it, whose host looks at the counts when the step is over. */
+    void route_to_host(const layer &l)
+    {
+        host_offsets_ = m_.host_offsets;
+        route(l);
+        host_offsets_ = nullptr;
     }
 
     void route(const layer &l)
@@ -265,8 +276,11 @@ class decoder
         a.select.gating = STRATA__GATING_SOFTMAX;
         a.select.normalise = 1;
         a.select.weight_scale = 1;
-        a.group = {m_.ids,           m_.offsets, m_.sorted_row, m_.sorted_index, nullptr, nullptr,
-                   m_.group_scratch, rows_,      TOP_K,         EXPERTS,         0};
+        a.group = {m_.ids,  m_.offsets,       m_.sorted_row, m_.sorted_index, host_offsets_,
+                   nullptr, m_.group_scratch, rows_,         TOP_K,           EXPERTS,
+                   0};
+        const layer &next = m_.layers[(&l - m_.layers + 1) % LAYERS];
+        a.ahead = {next.q, bytes_of(STRATA__Q8_0, WIDTH, QKV)};
         require(s_.kernels->ops->route(s_.kernels, stream_, &a), "route");
     }
 
@@ -338,6 +352,7 @@ class decoder
     const model &m_;
     cudaStream_t stream_;
     uint32_t format_, rows_;
+    uint32_t *host_offsets_ = nullptr;
 };
 
 /* Microseconds of a graph of `body` for each layer, by layer: the median of some launches. */
@@ -392,8 +407,9 @@ double experts_used(cudaStream_t stream, const model &m, decoder &d)
 void bench_rows(const suite &s, const model &m, cudaStream_t stream, uint32_t format, uint32_t rows)
 {
     typedef void (decoder::*operation)(const layer &);
-    static const operation operations[] = {&decoder::project, &decoder::qkv,   &decoder::attention,
-                                           &decoder::output,  &decoder::route, &decoder::experts};
+    static const operation operations[] = {
+        &decoder::project, &decoder::qkv,     &decoder::attention,    &decoder::output,
+        &decoder::route,   &decoder::experts, &decoder::route_to_host};
     decoder d(s, m, stream, format, rows);
     double blob = 3.0 * bytes_of(format, WIDTH, HIDDEN), used = experts_used(stream, m, d);
     double bytes = used * blob + bytes_of(STRATA__Q8_0, WIDTH, QKV) +
@@ -420,7 +436,7 @@ void bench_decode(const suite &s)
     uint64_t blob = bytes_of(STRATA__IQ2_XS, WIDTH, HIDDEN);
     random_bytes host(random, 512ull << 20, true);
     printf("decoding, IQ2_XS experts, position %u: project, qkv, attention, output, route, "
-           "experts\n",
+           "experts, route with counts to the host\n",
            POSITION);
     for (double missing : {0.0, 0.32, 1.0}) {
         for (layer &l : m.layers)

@@ -25,6 +25,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/products.h"
+#include "late.h"
 
 extern "C" {
 #include "kernels/cpu/decode.h"
@@ -106,6 +107,11 @@ template <typename T> class device_array
     size_t count() const
     {
         return count_;
+    }
+    /* See late.h; for as long as the array lives. */
+    void come_late()
+    {
+        cuda_host_late(get(), bytes());
     }
     void put(const std::vector<T> &values)
     {

@@ -3,8 +3,9 @@
  * Attention and qkv on a GPU against float64: random inputs, poisoned outputs and caches, guard
  * zones, edge shapes, several segments, chunks that must give the same bits; then their speed.
  *
- *   check_attention [check [small] [head=N]] [time [quick]]
- *       small: for slow tools; head: attention alone, with heads of that size; quick: one level
+ *   check_attention [check [small] [head=N]] [time [quick]] [plain]
+ *       small: for slow tools; head: attention alone, with heads of that size; quick: one level;
+ *       plain: a kernel starts when the one before has ended
  */
 #include "attention_case.cuh"
 #include "check_qkv.cuh"
@@ -102,6 +103,33 @@ static void fill_inputs(const attention_case &c, attention_memory &m, strata__at
     CHECK_CUDA(cudaGetLastError());
 }
 
+/* Queries, what spans leave, and the cache's rows that are new, or all of the last few. */
+static void make_late(const attention_case &c, const attention_memory &m,
+                      const strata__attention_args &a)
+{
+    uint32_t row_bytes = c.format == STRATA__KV_F16   ? 2 * c.head_size
+                         : c.format == STRATA__KV_F32 ? 4 * c.head_size
+                                                      : c.head_size;
+    std::vector<int32_t> table(m.table.bytes / 4);
+    cuda_host_late_none();
+    m.q.come_late(0, m.q.bytes);
+    m.q_scale.come_late(0, m.q_scale.bytes);
+    if (c.split_keys && m.scratch.bytes < 1u << 18)
+        m.scratch.come_late(0, m.scratch.bytes);
+    CHECK_CUDA(cudaMemcpy(table.data(), m.table.as<void>(), m.table.bytes, cudaMemcpyDeviceToHost));
+    for (const strata__segment &s : c.segments) {
+        uint32_t first = a.settled ? s.position : s.position - std::min(s.position, 100u);
+        for (uint32_t t = first; t < s.position + s.rows; t++)
+            for (uint32_t head = 0; head < c.kv_heads; head++) {
+                uint64_t page = table[s.sequence * a.kv.table_stride + t / c.page_tokens];
+                uint64_t at = page * a.kv.page_bytes + head * (a.kv.page_bytes / c.kv_heads) +
+                              (uint64_t)(t % c.page_tokens) * row_bytes;
+                m.k.come_late(at, row_bytes);
+                m.v.come_late(at, row_bytes);
+            }
+    }
+}
+
 static strata__attention_args prepare(const attention_case &c, attention_memory &m)
 {
     strata__attention_args a = {};
@@ -129,6 +157,7 @@ static strata__attention_args prepare(const attention_case &c, attention_memory 
     a.kv.k = m.k.as<void>();
     a.kv.v = m.v.as<void>();
     a.split_keys = c.split_keys;
+    a.settled = c.split_keys && g_seed % 2;
     if (c.split_keys) {
         a.scratch.bytes = strata__attention_split_bytes(a.rows, a.heads, c.head_size,
                                                         a.max_kv_tokens, c.split_keys);
@@ -136,6 +165,7 @@ static strata__attention_args prepare(const attention_case &c, attention_memory 
         a.scratch.data = m.scratch.as<void>();
     }
     fill_inputs(c, m, a);
+    make_late(c, m, a);
     return a;
 }
 
@@ -206,6 +236,7 @@ static bool same_in_chunks(const strata__cuda_state &state, const attention_case
 {
     uint64_t width = (uint64_t)a.heads * c.head_size;
     strata__attention_args part = a;
+    part.settled = 0; /* rows before a part's are marked as late */
     poison_output(m, a);
     for (uint32_t first = 0; first < a.rows; first += chunk) {
         strata__segment s = c.segments[0];
@@ -464,6 +495,7 @@ int main(int argc, char **argv)
     state.multiprocessors = (uint32_t)device.multiProcessorCount;
     state.shared_memory_bytes = device.sharedMemPerBlockOptin;
     state.level = state.compute_capability >= 90 ? 90 : 80;
+    state.overlaps = state.compute_capability >= 90 && !asked(argc, argv, "plain");
     if (strata__cuda_attention_load(&state) != STRATA_OK) {
         printf("load: %s\n", strata__error_text());
         return 1;

@@ -138,6 +138,9 @@ class project_run
         device_array<float> xd(own), gd(gain), out(start), inv(rows), scale(rows);
         device_array<uint16_t> xn((size_t)rows * c_.inputs);
         device_array<uint8_t> scratch((size_t)128 * 2 * (c_.inputs + 64));
+        for (device_array<float> *one : {&xd, &out, &scale, &inv})
+            one->come_late();
+        xn.come_late();
         strata__project_args a = {};
         a.norm.x = xd.get();
         a.norm.weight = gd.get();
@@ -354,6 +357,12 @@ std::vector<float> run_experts(const suite &s, const experts_case &c, const expe
     device_array<float> h_scale(pairs);
     device_array<uint8_t> scratch((size_t)256 * 2 *
                                   ((c.inputs > c.hidden ? c.inputs : c.hidden) + 64));
+    for (device_array<uint32_t> *one : {&offsets, &sorted_row, &index})
+        one->come_late();
+    for (device_array<float> *one : {&xd, &wd, &h, &in_scale, &h_scale, &y})
+        one->come_late();
+    in.come_late();
+    hd.come_late();
     strata__experts_args a = {};
     a.gate_up.gate = {
         b.gate.get(), c.bias ? gate_bias.get() : nullptr, c.gate, c.inputs, c.hidden, 0};
@@ -549,6 +558,11 @@ void check_route(const suite &s, const route_case &c, tally &t)
     device_array<uint32_t> offsets2(c.experts + 1), sorted_row2(pairs), sorted_index2(pairs);
     device_array<uint8_t> scratch(s.kernels->facts.group_scratch_bytes_fixed +
                                   c.experts * s.kernels->facts.group_scratch_bytes_per_expert);
+    for (device_array<float> *one : {&xd, &inv, &scale, &logits, &weights})
+        one->come_late();
+    for (device_array<int32_t> *one : {&ids, &ids2})
+        one->come_late();
+    xn.come_late();
     strata__route_args a = {};
     a.norm = {xd.get(), gd.get(), {xn.get(), scale.get()}, inv.get(), c.rows, c.width, 1e-6f};
     a.router.x = xd.get();

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check_kernels [check] [small] [bench] [decode] [seed=N] [level=80|0]
+ * check_kernels [check] [small] [bench] [decode] [plain] [seed=N] [level=80|0]
  * [only=decoders,dense,experts,rows,routing,few,graph]
  *
  * Checks and times the CUDA kernels, at both levels: those of sm_80 alone and the best of the
- * device. Exit code 0: all right, 1: something is wrong, 2: no answer, 77: no device.
+ * device; plain: each starts when the one before has ended. Exit code 0: all right, 1: something is
+ * wrong, 2: no answer, 77: no device.
  */
 #include <chrono>
 
@@ -14,9 +15,9 @@ extern "C" {
 #include "base/alloc.h"
 }
 
-static strata__kernels *open_kernels(uint32_t level)
+static strata__kernels *open_kernels(uint32_t level, bool plain)
 {
-    strata__cuda_kernels_options options = {strata__allocator_default(), 0, level};
+    strata__cuda_kernels_options options = {strata__allocator_default(), 0, level, plain};
     strata__kernels *kernels = nullptr;
     require(strata__cuda_kernels_create(&options, &kernels), "opening the kernels");
     return kernels;
@@ -53,7 +54,7 @@ static int run_checks(const suite &s, const std::string &only)
 
 int main(int argc, char **argv)
 {
-    bool check = false, bench = false, decode = false, small = false;
+    bool check = false, bench = false, decode = false, small = false, plain = false;
     uint64_t seed = (uint64_t)std::chrono::steady_clock::now().time_since_epoch().count() % 1000000;
     std::string only;
     std::vector<uint32_t> levels = {80, 0};
@@ -63,6 +64,7 @@ int main(int argc, char **argv)
         bench |= !strcmp(argv[i], "bench");
         decode |= !strcmp(argv[i], "decode");
         small |= !strcmp(argv[i], "small");
+        plain |= !strcmp(argv[i], "plain");
         if (!strncmp(argv[i], "seed=", 5))
             seed = strtoull(argv[i] + 5, nullptr, 10);
         if (!strncmp(argv[i], "level=", 6))
@@ -75,7 +77,7 @@ int main(int argc, char **argv)
         return 77;
     }
     for (uint32_t level : levels) {
-        suite s = {open_kernels(level), level, seed, small};
+        suite s = {open_kernels(level, plain), level, seed, small};
         if (check)
             failures += run_checks(s, only);
         if (bench)

@@ -76,6 +76,8 @@ static strata__qkv_args prepare_qkv(const qkv_case &c, qkv_memory &m)
     uint64_t count = (uint64_t)a.rows * a.qkv_stride, width = c.heads * c.head_size;
     m.projections.reset(count * 4, 0xFF);
     fill_float<<<blocks_for(count), 256>>>(m.projections.as<float>(), count, seed, c.spread);
+    cuda_host_late_none();
+    m.projections.come_late(0, count * 4);
     m.norms.reset(2 * width * 4, 0xFF);
     fill_float<<<blocks_for(2 * width), 256>>>(m.norms.as<float>(), 2 * width, seed + 1, 1.0f);
     fill_frequencies(c, m);

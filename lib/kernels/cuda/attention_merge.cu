@@ -21,7 +21,7 @@ static __device__ __forceinline__ bool find_position(const strata__attention_arg
     return false;
 }
 
-enum { MERGE_THREADS = 256, MAX_SPANS = 640 };
+enum { MERGE_THREADS = 256, MAX_SPANS = 640, MERGE_AHEAD = 8 };
 
 /* Spans that a row sees. */
 struct span_range {
@@ -76,9 +76,16 @@ static __device__ __forceinline__ float weigh_spans(const strata__attention_args
     return exp2_fast(__fsub_rn(logit, top));
 }
 
+static __device__ __forceinline__ void add_span(float2 &value, float2 x, float factor)
+{
+    value.x = __fmaf_rn(x.x, factor, value.x);
+    value.y = __fmaf_rn(x.y, factor, value.y);
+}
+
 /*
- * A thread block takes a row and a query head, a thread two columns of every groups-th span; the
- * groups' sums are added in ascending order.
+ * A thread block takes a row and a query head, a thread two columns of every groups-th span, the
+ * first of them on their way while the spans are weighed; the groups' sums are added in ascending
+ * order.
  */
 static __global__ void __launch_bounds__(MERGE_THREADS)
     merge_spans(const __grid_constant__ strata__attention_args args)
@@ -86,22 +93,32 @@ static __global__ void __launch_bounds__(MERGE_THREADS)
     __shared__ merge_shared shared;
     uint32_t row = blockIdx.x, head = blockIdx.y, position;
     let_next_start();
-    wait_for_earlier();
-    if (!find_position(args, row, &position))
+    if (!find_position(args, row, &position)) {
+        wait_for_earlier();
         return;
+    }
     span_range spans = spans_of(args, position);
     uint32_t size = args.kv.head_size, pairs = size / 2, groups = MERGE_THREADS / pairs;
     uint32_t group = threadIdx.x / pairs, column = threadIdx.x % pairs * 2;
+    uint32_t step = groups * (size + PARTIAL_EXTRA), end = group < groups ? spans.count : 0;
     const float *partials = partial_of(args, row, head, 0);
+    const float *from =
+        partials + (uint64_t)(spans.first + group) * (size + PARTIAL_EXTRA) + column;
+    float2 value = make_float2(0.0f, 0.0f), ahead[MERGE_AHEAD];
+    wait_for_earlier();
+#pragma unroll
+    for (uint32_t i = 0; i < MERGE_AHEAD; i++)
+        if (group + i * groups < end)
+            ahead[i] = *reinterpret_cast<const float2 *>(from + i * step);
     float sum = weigh_spans(args, partials, head, spans, shared);
-    float2 value = make_float2(0.0f, 0.0f);
-    const float *from = partials + (uint64_t)spans.first * (size + PARTIAL_EXTRA) + column;
+#pragma unroll
+    for (uint32_t i = 0; i < MERGE_AHEAD; i++)
+        if (group + i * groups < end)
+            add_span(value, ahead[i], shared.factor[group + i * groups]);
 #pragma unroll 8
-    for (uint32_t i = group; group < groups && i < spans.count; i += groups) {
-        float2 x = *reinterpret_cast<const float2 *>(from + (uint64_t)i * (size + PARTIAL_EXTRA));
-        value.x = __fmaf_rn(x.x, shared.factor[i], value.x);
-        value.y = __fmaf_rn(x.y, shared.factor[i], value.y);
-    }
+    for (uint32_t i = MERGE_AHEAD; group + i * groups < end; i++)
+        add_span(value, *reinterpret_cast<const float2 *>(from + (uint64_t)i * step),
+                 shared.factor[group + i * groups]);
     shared.value[threadIdx.x] = value;
     __syncthreads();
     if (group > 0)

@@ -155,26 +155,27 @@ softmax_rows(float (&s)[8][4], float (&o)[NT][4], row_state (&state)[2], const f
     }
 }
 
-/* Writes columns first_column + 8 n of the rows `row` and `row` + 8 of the tile. */
+/* Writes columns first_column + 8 n of two rows of the tile. */
 template <int NT>
 static __device__ __forceinline__ void
 write_rows(const strata__attention_args &args, const row_tile &tile, const float (&o)[NT][4],
-           const row_state (&state)[2], const float (&scale)[2], uint32_t row, int first_column)
+           const row_state (&state)[2], const float (&scale)[2], const tile_row (&rows)[2],
+           int first_column)
 {
     int column = first_column + ((threadIdx.x & 3) << 1);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        uint32_t r = row + half * 8;
-        const float *sink = args.sinks && tile.has(r) ? args.sinks + tile.query_head(r) : nullptr;
+        const tile_row &r = rows[half];
+        const float *sink = args.sinks && r.is_there ? args.sinks + r.query_head : nullptr;
         float factor = output_factor(state[half], scale[half], sink);
-        if (!tile.has(r))
+        if (!r.is_there)
             continue;
         __half *out = (__half *)args.out.data + tile.value_index(args, r) + column;
 #pragma unroll
         for (int n = 0; n < NT; n++)
             *reinterpret_cast<uint32_t *>(out + n * 8) =
                 output_pair(o[n][half * 2], o[n][half * 2 + 1], factor);
-        bool writes_scale = args.out.scale && tile.query_head(r) == 0 && column == 0;
+        bool writes_scale = args.out.scale && r.query_head == 0 && column == 0;
         if (writes_scale)
             args.out.scale[tile.token_row(r)] = 1.0f;
     }
@@ -193,7 +194,8 @@ static __global__ void __launch_bounds__(PORTABLE_THREADS)
     copy_queries<HD>(args, tile, ROWS, q);
     kv_stream<FORMAT, HD, wide_slots<FORMAT, HD, MT>(), PORTABLE_THREADS> stream(
         args.kv, tile.segment.sequence, tile.kv_head, memory + ROWS * HD * 2);
-    stream.start(tile.first_key_block, tile.end_key_block, tile.last_position + 1);
+    stream.template start<false>(tile.first_key_block, tile.end_key_block, tile.last_position + 1,
+                                 tile.end_key_block);
 
     int warp_row = (int)(threadIdx.x >> 5) * MT * 16;
     uint32_t row = warp_row + ((threadIdx.x & 31) >> 2);
@@ -224,28 +226,30 @@ static __global__ void __launch_bounds__(PORTABLE_THREADS)
     }
     copy_async_wait<0>();
 #pragma unroll
-    for (int m = 0; m < MT; m++)
-        write_rows<HD / 8>(args, tile, o[m], state[m], scale[m], row + m * 16, 0);
+    for (int m = 0; m < MT; m++) {
+        tile_row rows[2] = {tile.row_of(row + m * 16), tile.row_of(row + m * 16 + 8)};
+        write_rows<HD / 8>(args, tile, o[m], state[m], scale[m], rows, 0);
+    }
 }
 
 /* Q fragments of the 16 rows, from global memory; rows that the segment lacks are zeros. */
 template <int HD>
 static __device__ __forceinline__ void
-narrow_queries(uint32_t (&a)[HD / 16][4], const strata__attention_args &args, const row_tile &tile)
+narrow_queries(uint32_t (&a)[HD / 16][4], const strata__attention_args &args, const row_tile &tile,
+               const tile_row (&rows)[2])
 {
     int lane = threadIdx.x & 31;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        uint32_t row = (lane >> 2) + half * 8;
         const __half *q = (const __half *)args.q.data;
-        if (tile.has(row))
-            q += tile.value_index(args, row) + ((lane & 3) << 1);
+        if (rows[half].is_there)
+            q += tile.value_index(args, rows[half]) + ((lane & 3) << 1);
 #pragma unroll
         for (int step = 0; step < HD / 16; step++)
 #pragma unroll
             for (int part = 0; part < 2; part++) {
                 const void *at = q + step * 16 + part * 8;
-                a[step][half + part * 2] = tile.has(row) ? *(const uint32_t *)at : 0;
+                a[step][half + part * 2] = rows[half].is_there ? *(const uint32_t *)at : 0;
             }
     }
 }
@@ -324,16 +328,16 @@ static __device__ __forceinline__ bool keep_span(row_tile &tile, uint32_t split_
 template <int NT>
 static __device__ __forceinline__ void
 write_partials(const strata__attention_args &args, const row_tile &tile, const float (&o)[NT][4],
-               const row_state (&state)[2], const float (&scale)[2], uint32_t row, int first_column)
+               const row_state (&state)[2], const float (&scale)[2], const tile_row (&rows)[2],
+               int first_column)
 {
     int column = first_column + ((threadIdx.x & 3) << 1);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        uint32_t r = row + half * 8;
         float sum = quad_sum(state[half].sum);
-        if (!tile.has(r))
+        if (!rows[half].is_there)
             continue;
-        float *to = partial_of(args, tile.token_row(r), tile.query_head(r), blockIdx.z);
+        float *to = partial_of(args, tile.token_row(rows[half]), rows[half].query_head, blockIdx.z);
 #pragma unroll
         for (int n = 0; n < NT; n++)
             *reinterpret_cast<float2 *>(to + column + n * 8) =
@@ -352,19 +356,29 @@ static __global__ void __launch_bounds__(PORTABLE_THREADS)
     extern __shared__ __align__(128) char memory[];
     row_tile tile;
     let_next_start();
-    wait_for_earlier();
-    if (!place_tile(tile, args, NARROW_ROWS))
+    if (args.split_keys)
+        fetch_ahead(args.ahead);
+    if (!args.settled)
+        wait_for_earlier();
+    if (!place_tile(tile, args, NARROW_ROWS) ||
+        (args.split_keys && !keep_span(tile, args.split_keys))) {
+        wait_for_earlier();
         return;
-    if (args.split_keys && !keep_span(tile, args.split_keys))
-        return;
+    }
     float *scores = reinterpret_cast<float *>(memory);
     kv_stream<FORMAT, HD, narrow_slots<FORMAT, HD>(), PORTABLE_THREADS> stream(
         args.kv, tile.segment.sequence, tile.kv_head, memory + NARROW_ROWS * SCORE_PITCH * 4);
-    stream.start(tile.first_key_block, tile.end_key_block, tile.last_position + 1);
-    uint32_t q[HD / 16][4];
-    narrow_queries<HD>(q, args, tile);
-
+    int settled = (int)(tile.segment.position / BLOCK_KEYS);
+    if (args.settled && settled < tile.end_key_block)
+        stream.fetch_near(max(settled, tile.first_key_block));
+    stream.template start<true>(tile.first_key_block, tile.end_key_block, tile.last_position + 1,
+                                settled);
     uint32_t row = (threadIdx.x & 31) >> 2;
+    tile_row rows[2] = {tile.row_of(row), tile.row_of(row + 8)};
+    wait_for_earlier();
+    uint32_t q[HD / 16][4];
+    narrow_queries<HD>(q, args, tile, rows);
+
     float o[HD / 32][4] = {};
     row_state state[2];
     float scale[2];
@@ -372,8 +386,8 @@ static __global__ void __launch_bounds__(PORTABLE_THREADS)
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         state[half] = {ATTENTION_NEGATIVE_INFINITY, 0.0f};
-        scale[half] = tile.scale_log2(args, row + half * 8);
-        position[half] = tile.position(row + half * 8);
+        scale[half] = tile.scale_log2(args, rows[half]);
+        position[half] = tile.position(rows[half]);
     }
 
     int blocks = tile.end_key_block - tile.first_key_block;
@@ -390,9 +404,9 @@ static __global__ void __launch_bounds__(PORTABLE_THREADS)
     copy_async_wait<0>();
     int column = (int)(threadIdx.x >> 5) * (HD / 4);
     if (args.split_keys)
-        write_partials<HD / 32>(args, tile, o, state, scale, row, column);
+        write_partials<HD / 32>(args, tile, o, state, scale, rows, column);
     else
-        write_rows<HD / 32>(args, tile, o, state, scale, row, column);
+        write_rows<HD / 32>(args, tile, o, state, scale, rows, column);
 }
 
 #endif

@@ -23,6 +23,13 @@ static __device__ __forceinline__ void copy_async_16(uint32_t target, const void
                  : "memory");
 }
 
+static __device__ __forceinline__ void copy_async_4(void *target, const void *source)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;\n" ::"r"(shared_address(target)),
+                 "l"(source)
+                 : "memory");
+}
+
 static __device__ __forceinline__ void copy_async_commit()
 {
     asm volatile("cp.async.commit_group;\n" ::: "memory");

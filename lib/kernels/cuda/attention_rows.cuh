@@ -9,6 +9,13 @@
 
 #include "cuda_kernels.h"
 
+/* A row of a tile. */
+struct tile_row {
+    bool is_there;
+    uint32_t token; /* of the segment */
+    uint32_t query_head;
+};
+
 struct row_tile {
     strata__segment segment;
     uint32_t kv_head;
@@ -54,36 +61,65 @@ struct row_tile {
         return first + row < packed;
     }
 
-    __device__ __forceinline__ uint32_t token_row(uint32_t row) const
+    __device__ __forceinline__ tile_row row_of(uint32_t row) const
     {
-        return segment.first_row + (first + row) / group;
+        uint32_t token = (first + row) / group;
+        return {has(row), token, kv_head * group + (first + row) - token * group};
     }
 
-    __device__ __forceinline__ uint32_t query_head(uint32_t row) const
+    __device__ __forceinline__ uint32_t token_row(const tile_row &row) const
     {
-        return kv_head * group + (first + row) % group;
+        return segment.first_row + row.token;
     }
 
     /* Rows behind the segment's last take its position. */
-    __device__ __forceinline__ int position(uint32_t row) const
+    __device__ __forceinline__ int position(const tile_row &row) const
     {
-        return has(row) ? (int)(segment.position + (first + row) / group) : last_position;
+        return row.is_there ? (int)(segment.position + row.token) : last_position;
     }
 
     /* Index of the row's first value in q and out. */
     __device__ __forceinline__ uint64_t value_index(const strata__attention_args &args,
-                                                    uint32_t row) const
+                                                    const tile_row &row) const
     {
-        return ((uint64_t)token_row(row) * args.heads + query_head(row)) * args.kv.head_size;
+        return ((uint64_t)token_row(row) * args.heads + row.query_head) * args.kv.head_size;
     }
 
     /* Factor from q . k to the exponent of two. */
     __device__ __forceinline__ float scale_log2(const strata__attention_args &args,
-                                                uint32_t row) const
+                                                const tile_row &row) const
     {
         const float log2_e = 1.44269504088896340736f;
         float scale = args.scale * log2_e;
-        return has(row) && args.q.scale ? scale * args.q.scale[token_row(row)] : scale;
+        return row.is_there && args.q.scale ? scale * args.q.scale[token_row(row)] : scale;
+    }
+
+    /* The same of rows by number. */
+    __device__ __forceinline__ uint32_t token_row(uint32_t row) const
+    {
+        return token_row(row_of(row));
+    }
+
+    __device__ __forceinline__ uint32_t query_head(uint32_t row) const
+    {
+        return row_of(row).query_head;
+    }
+
+    __device__ __forceinline__ int position(uint32_t row) const
+    {
+        return position(row_of(row));
+    }
+
+    __device__ __forceinline__ uint64_t value_index(const strata__attention_args &args,
+                                                    uint32_t row) const
+    {
+        return value_index(args, row_of(row));
+    }
+
+    __device__ __forceinline__ float scale_log2(const strata__attention_args &args,
+                                                uint32_t row) const
+    {
+        return scale_log2(args, row_of(row));
     }
 };
 

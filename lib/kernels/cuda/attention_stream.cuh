@@ -10,6 +10,7 @@
 
 #include "attention_ptx.cuh"
 #include "cuda_kernels.h"
+#include "launch.cuh"
 
 enum { BLOCK_KEYS = 64, PORTABLE_SHARED_BYTES = 99 * 1024 };
 
@@ -49,58 +50,86 @@ template <int FORMAT, int HD, int SLOTS, int THREADS> struct kv_stream {
     int end_key;
     char *work;
     char *ring;
-    int32_t page; /* of the block that is loaded next */
+    uint32_t page_row; /* of the block that is loaded next, in its page */
+    int32_t page;      /* whose number stands at `pages` */
 
     __device__ __forceinline__ kv_stream(const strata__kv_view &kv, uint32_t sequence,
                                          uint32_t kv_head, char *memory)
         : view(kv), pages(kv.page_table + (uint64_t)sequence * kv.table_stride), head(kv_head),
           first_block(0), end_block(0), end_key(0), work(memory),
-          ring(memory + work_tile_bytes<FORMAT, HD>()), page(0)
+          ring(memory + work_tile_bytes<FORMAT, HD>()), page_row(0), page(0)
     {
     }
 
-    /* Starts the stream; tile i is K (even) or V (odd) of block first + i / 2. */
-    __device__ __forceinline__ void start(int first, int end, int keys)
+    /*
+     * Starts the stream; tile i is K (even) or V (odd) of block first + i / 2. EARLY: before the
+     * wait for earlier kernels, which may write to blocks from `settled` on; those come behind it.
+     */
+    template <bool EARLY>
+    __device__ __forceinline__ void start(int first, int end, int keys, int settled)
     {
         first_block = first;
         end_block = end;
         end_key = keys;
-        page = page_of(first);
+        pages += (uint32_t)first * BLOCK_KEYS / view.page_tokens;
+        page_row = (uint32_t)first * BLOCK_KEYS % view.page_tokens;
+        page = first < end ? *pages : 0;
         constexpr int AHEAD = FORMAT == STRATA__KV_F16 ? SLOTS - 1 : SLOTS;
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++)
+        for (int i = 0; i < AHEAD; i++) {
+            if (EARLY && first + i / 2 >= settled)
+                wait_for_earlier();
             fetch(i);
+        }
         /* The caller's copies are part of the first tile's group, or have one of their own. */
         if constexpr (AHEAD == 0)
             copy_async_commit();
     }
 
-    __device__ __forceinline__ int32_t page_of(int block) const
+    /* To the block behind, which tile 2 * i of the stream begins. */
+    __device__ __forceinline__ void next_block(int block)
     {
-        return block < end_block ? pages[(uint32_t)block * BLOCK_KEYS / view.page_tokens] : 0;
+        page_row += BLOCK_KEYS;
+        if (page_row == view.page_tokens) {
+            page_row = 0;
+            page = block < end_block ? *++pages : 0;
+        }
     }
 
-    /* Start of the head's rows in the page, and the first wanted row of them. */
-    __device__ __forceinline__ const char *locate(int tile, uint32_t &row, int32_t number) const
+    /* Start of the head's rows in a page. */
+    __device__ __forceinline__ const char *locate(int tile, int32_t number) const
     {
         const char *base = (const char *)((tile & 1) ? view.v : view.k);
-        row = (uint32_t)(first_block + tile / 2) * BLOCK_KEYS % view.page_tokens;
-        uint64_t head_bytes = view.page_bytes / view.kv_heads;
-        return base + (uint64_t)number * view.page_bytes + head * head_bytes;
+        return base + (uint64_t)number * view.page_bytes +
+               (uint64_t)(head * view.page_tokens) * (raw_tile_bytes<FORMAT, HD>() / BLOCK_KEYS);
     }
 
     __device__ __forceinline__ void fetch(int tile)
     {
         int block = first_block + tile / 2;
         if (SLOTS > 0 && block < end_block) {
-            uint32_t row;
-            const char *source = locate(tile, row, page);
             char *slot = ring + (tile % (SLOTS > 0 ? SLOTS : 1)) * raw_tile_bytes<FORMAT, HD>();
-            copy_tile(source, row, end_key - block * BLOCK_KEYS, shared_address(slot));
+            copy_tile(locate(tile, page), page_row, end_key - block * BLOCK_KEYS,
+                      shared_address(slot));
             if (tile & 1)
-                page = page_of(block + 1);
+                next_block(block + 1);
         }
         copy_async_commit();
+    }
+
+    /* Before the start: brings the head's rows of a block near, codes without scales. */
+    __device__ __forceinline__ void fetch_near(int block) const
+    {
+        constexpr int ROW_BYTES = HD * (FORMAT == STRATA__KV_F16    ? 2
+                                        : FORMAT == STRATA__KV_Q8_0 ? 1
+                                                                    : 4);
+        uint32_t index = (uint32_t)block * BLOCK_KEYS / view.page_tokens;
+        uint32_t row = (uint32_t)block * BLOCK_KEYS - index * view.page_tokens;
+        int32_t number = pages[index];
+        for (int i = (int)threadIdx.x * 128; i < BLOCK_KEYS * ROW_BYTES; i += THREADS * 128) {
+            fetch_line(locate(0, number) + row * ROW_BYTES + i);
+            fetch_line(locate(1, number) + row * ROW_BYTES + i);
+        }
     }
 
     __device__ __forceinline__ void copy_tile(const char *source, uint32_t row, int valid_rows,
@@ -147,13 +176,11 @@ template <int FORMAT, int HD, int SLOTS, int THREADS> struct kv_stream {
                 __syncthreads();
                 decode(ring + (tile % RING) * raw_tile_bytes<FORMAT, HD>(), valid_rows, 0);
             } else {
-                uint32_t row;
-                const char *source = locate(tile, row, page);
                 copy_async_wait<0>(); /* of the queries, which came with the first tile */
                 __syncthreads();
-                decode(source, valid_rows, row);
+                decode(locate(tile, page), valid_rows, page_row);
                 if (tile & 1)
-                    page = page_of(first_block + tile / 2 + 1);
+                    next_block(first_block + tile / 2 + 1);
             }
             __syncthreads();
             if constexpr (SLOTS > 0)

@@ -57,6 +57,17 @@ const strata__kernels_ops operations = {
     group,   activate, gate_up, down,  combine, project,   route,  experts,
 };
 
+/* Drivers know edges of overlapping launches in graphs from 12.3 on. */
+strata_status read_overlaps(const strata__cuda_kernels_options *options, strata__cuda_state *state)
+{
+    int driver = 0;
+    strata_status status =
+        strata__cuda_status(cudaDriverGetVersion(&driver), "asking for the driver's version");
+    state->overlaps =
+        state->compute_capability >= 90 && driver >= 12030 && !options->plain_launches;
+    return status;
+}
+
 strata_status read_state(const strata__cuda_kernels_options *options, strata__cuda_state *state)
 {
     cudaDeviceProp properties;
@@ -77,7 +88,7 @@ strata_status read_state(const strata__cuda_kernels_options *options, strata__cu
 #if defined(STRATA__HAVE_SM90A)
     state->hopper_products = state->level == 90;
 #endif
-    return STRATA_OK;
+    return read_overlaps(options, state);
 }
 
 strata_status load(strata__cuda_state *state)

@@ -22,6 +22,7 @@ typedef struct strata__cuda_state {
     uint32_t level;               /* highest instruction set in use: 80 or 90 */
     uint64_t shared_memory_bytes; /* that a block may ask for */
     void *encode_tensor_map;      /* the driver's cuTensorMapEncodeTiled, or NULL */
+    uint32_t overlaps;            /* 1: launches may overlap (launch.cuh) */
     uint32_t hopper_attention;    /* 1: this build's wgmma attention runs on the device */
     uint32_t hopper_products;     /* 1: this build's wgmma products run on the device */
 } strata__cuda_state;

@@ -245,9 +245,8 @@ struct row_facts {
     float squares; /* sum over the row's slices so far */
 };
 
-__device__ __forceinline__ float4 times(float4 v, const float *gain, uint32_t at)
+__device__ __forceinline__ float4 times(float4 v, float4 g)
 {
-    float4 g = __ldg(reinterpret_cast<const float4 *>(gain + at));
     return {v.x * g.x, v.y * g.y, v.z * g.z, v.w * g.w};
 }
 
@@ -282,19 +281,22 @@ __device__ __forceinline__ void stage_row(uint8_t *rows, uint32_t n, const float
                                           row_facts &facts)
 {
     uint32_t lane = threadIdx.x % 32, at = slice * SLICE + lane * 8;
-    float4 low = {}, high = {};
+    float4 low = {}, high = {}, low_gain = {}, high_gain = {};
     if (lane / 4 < steps) {
         low = *reinterpret_cast<const float4 *>(row + at);
         high = *reinterpret_cast<const float4 *>(row + at + 4);
     }
     if (gain) {
+        /* With the row's values, not behind the sum of their squares. */
+        if (lane / 4 < steps) {
+            low_gain = __ldg(reinterpret_cast<const float4 *>(gain + at));
+            high_gain = __ldg(reinterpret_cast<const float4 *>(gain + at + 4));
+        }
         float squares = warp_sum(squares_of(high, squares_of(low, 0.0f)));
         if (lane == n)
             facts.squares += squares;
-        if (lane / 4 < steps) {
-            low = times(low, gain, at);
-            high = times(high, gain, at + 4);
-        }
+        low = times(low, low_gain);
+        high = times(high, high_gain);
     }
     uint32_t most = __float_as_uint(fmaxf(largest_of(low), largest_of(high)));
     float scale = slice_scale_of(__reduce_max_sync(0xffffffffu, most)), inverse = 1.0f / scale;

@@ -122,7 +122,7 @@ strata_status strata__few_down(const strata__cuda_state *state, cudaStream_t str
 
 /* norm and router in one launch, for float32 routers; choice and grouping in another. */
 strata_status strata__few_router(const strata__cuda_state *state, cudaStream_t stream,
-                                 const strata__norm_args *norm, const strata__router_args *router);
+                                 const strata__route_args *route);
 strata_status strata__few_choose(const strata__cuda_state *state, cudaStream_t stream,
                                  const strata__select_args *select,
                                  const strata__group_args *group);

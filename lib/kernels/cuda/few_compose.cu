@@ -188,7 +188,7 @@ strata_status strata__cuda_route(strata__kernels *kernels, const strata__cuda_st
     if (args->norm.rows == 0)
         return STRATA_OK;
     if (takes_route(*args)) {
-        status = strata__few_router(state, stream, &args->norm, &args->router);
+        status = strata__few_router(state, stream, args);
     } else {
         status = kernels->ops->norm(kernels, stream, &args->norm);
         if (status == STRATA_OK)

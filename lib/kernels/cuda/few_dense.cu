@@ -47,10 +47,35 @@ __device__ __forceinline__ float inverse_rms(const strata__few_dense_args &args,
     return 1.0f / sqrtf(squares / (float)args.inputs + args.eps);
 }
 
+/* What outputs take besides their sums, on its way to shared memory meanwhile. */
+struct output_facts {
+    float bias[TILE];
+    float factor[2][STRATA__DIRECT_ROWS]; /* scales of `in`, and the part's row factors */
+    float before[STRATA__DIRECT_ROWS * TILE];
+};
+
+/* Of those that there are, by the block's first threads: at least one warp. */
+__device__ __forceinline__ void copy_facts(output_facts &facts, const strata__few_dense_args &args,
+                                           const strata__few_part &part, uint32_t first)
+{
+    uint32_t i = threadIdx.x;
+    if (part.bias && i < TILE && first + i < part.outputs)
+        copy_async_4(&facts.bias[i], part.bias + first + i);
+    if (args.in_scale && i < args.rows)
+        copy_async_4(&facts.factor[0][i], args.in_scale + i);
+    if (part.row_factor && i < args.rows)
+        copy_async_4(&facts.factor[1][i], part.row_factor + i);
+    if (part.mode == STRATA__DENSE_ADD_F32)
+        for (; i < TILE * args.rows; i += blockDim.x)
+            if (first + i % TILE < part.outputs)
+                copy_async_4(&facts.before[i],
+                             part.out + (uint64_t)(i / TILE) * part.out_stride + first + i % TILE);
+}
+
 /* All outputs of the tile: one of a row by a thread. */
 __device__ __forceinline__ void store_tile(const strata__few_dense_args &args,
-                                           const strata__few_part &part, const float *sums,
-                                           uint32_t first)
+                                           const strata__few_part &part, const output_facts &facts,
+                                           const float *sums, uint32_t first)
 {
     uint32_t halves = halves_of(args.rows);
     for (uint32_t i = threadIdx.x; i < TILE * args.rows; i += blockDim.x) {
@@ -63,11 +88,11 @@ __device__ __forceinline__ void store_tile(const strata__few_dense_args &args,
         if (!args.in)
             y *= inverse_rms(args, sums, row);
         else if (args.in_scale)
-            y *= args.in_scale[row];
-        y = (y + (part.bias ? part.bias[output] : 0.0f)) * part.alpha *
-            (part.row_factor ? part.row_factor[row] : 1.0f);
+            y *= facts.factor[0][row];
+        y = (y + (part.bias ? facts.bias[at] : 0.0f)) * part.alpha *
+            (part.row_factor ? facts.factor[1][row] : 1.0f);
         float *out = part.out + (uint64_t)row * part.out_stride + output;
-        *out = part.mode == STRATA__DENSE_ADD_F32 ? *out + y : y;
+        *out = part.mode == STRATA__DENSE_ADD_F32 ? facts.before[i] + y : y;
     }
 }
 
@@ -101,6 +126,7 @@ __global__ void __maxnreg__(FEW_REGISTERS)
 {
     extern __shared__ __align__(16) uint8_t memory[];
     __shared__ __align__(16) unit_books<FORMAT> books;
+    __shared__ output_facts early;
     const strata__few_part &part = part_of(args, blockIdx.x);
     uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, halves = halves_of(args.rows);
     float *sums = reinterpret_cast<float *>(memory);
@@ -117,7 +143,10 @@ __global__ void __maxnreg__(FEW_REGISTERS)
         copy_async_commit();
     }
     books.load();
+    if (!args.in)
+        fetch_table(args.gain, args.inputs);
     wait_for_earlier();
+    copy_facts(early, args, part, first_tile * TILE);
     float sum[HALVES][4] = {};
     row_facts facts[HALVES] = {};
     for (uint32_t chunk = 0; chunk < args.cut.chunks; chunk++) {
@@ -161,8 +190,9 @@ __global__ void __maxnreg__(FEW_REGISTERS)
         if (threadIdx.x % 32 < COLUMNS)
             left[COLUMNS * TILE + threadIdx.x % 32] = facts[half].squares;
     }
+    copy_async_wait<0>();
     __syncthreads();
-    store_tile(args, part, sums, first_tile * TILE);
+    store_tile(args, part, early, sums, first_tile * TILE);
 }
 
 typedef void (*dense_kernel)(strata__few_dense_args);

@@ -21,14 +21,17 @@ struct few_router_args {
     const float *bias;
     float *logits;
     uint32_t experts;
+    strata__ahead ahead;
 };
 
-/* Sums of the block's threads, the same for all of them, in a fixed order. */
-__device__ __forceinline__ float2 block_sums(float2 own, float2 *partial)
+/*
+ * Sums of the block's threads, the same for all of them, in a fixed order; two calls in turn have
+ * places of their own.
+ */
+__device__ __forceinline__ float2 block_sums(float2 own, float2 (&partial)[ROUTER_THREADS / 32])
 {
     own.x = warp_sum(own.x);
     own.y = warp_sum(own.y);
-    __syncthreads();
     if (threadIdx.x % 32 == 0)
         partial[threadIdx.x / 32] = own;
     __syncthreads();
@@ -50,48 +53,90 @@ __device__ __forceinline__ float inverse_rms(const strata__norm_args &norm, floa
     return 1.0f / sqrtf(squares / (float)norm.width + norm.eps);
 }
 
-/* The logits of one expert: the weights stay in registers for all rows as far as they fit. */
+__device__ __forceinline__ float4 products_of(float4 a, float4 b)
+{
+    return {a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w};
+}
+
+/* sum += (values times gains) . weights */
+__device__ __forceinline__ float add_products(float4 v, float4 w, float sum)
+{
+    return fmaf(v.w, w.w, fmaf(v.z, w.z, fmaf(v.y, w.y, fmaf(v.x, w.x, sum))));
+}
+
+/* What a thread has of a vector: the first of its pieces, every ROUTER_THREADS-th from its own on.
+ */
+struct pieces {
+    float4 of[AHEAD];
+
+    __device__ __forceinline__ void load_constant(const float4 *from, uint32_t fours)
+    {
+#pragma unroll
+        for (uint32_t i = 0; i < AHEAD; i++)
+            if (threadIdx.x + i * ROUTER_THREADS < fours)
+                of[i] = __ldg(from + threadIdx.x + i * ROUTER_THREADS);
+    }
+
+    /* What an earlier kernel wrote; zeros where there is nothing. */
+    __device__ __forceinline__ void load(const float4 *from, uint32_t fours)
+    {
+#pragma unroll
+        for (uint32_t i = 0; i < AHEAD; i++) {
+            of[i] = {};
+            if (threadIdx.x + i * ROUTER_THREADS < fours)
+                of[i] = from[threadIdx.x + i * ROUTER_THREADS];
+        }
+    }
+};
+
+/* The logits of one expert: weights and gains stay in registers for all rows as far as they fit. */
 __device__ __forceinline__ void expert_logits(const few_router_args &args, uint32_t expert,
-                                              const float4 (&w)[AHEAD], float2 *partial)
+                                              const pieces &w, const pieces &g,
+                                              float2 (&partial)[2][ROUTER_THREADS / 32])
 {
     const strata__norm_args &norm = args.norm;
     const float4 *weights =
         reinterpret_cast<const float4 *>(args.weights + (uint64_t)expert * norm.width);
     const float4 *gains = reinterpret_cast<const float4 *>(norm.weight);
     uint32_t fours = norm.width / 4;
+    float bias = args.bias ? __ldg(args.bias + expert) : 0.0f;
     for (uint32_t row = 0; row < norm.rows; row++) {
         const float4 *x = reinterpret_cast<const float4 *>(norm.x + (uint64_t)row * norm.width);
         float2 sums = {};
+        pieces v;
+        v.load(x, fours);
 #pragma unroll
         for (uint32_t i = 0; i < AHEAD; i++) {
-            uint32_t at = threadIdx.x + i * ROUTER_THREADS;
-            if (at >= fours)
+            if (threadIdx.x + i * ROUTER_THREADS >= fours)
                 continue;
-            float4 v = x[at], g = __ldg(gains + at);
-            sums.y = squares_of(v, sums.y);
-            sums.x = fmaf(v.x * g.x, w[i].x, sums.x);
-            sums.x = fmaf(v.y * g.y, w[i].y, sums.x);
-            sums.x = fmaf(v.z * g.z, w[i].z, sums.x);
-            sums.x = fmaf(v.w * g.w, w[i].w, sums.x);
+            sums.y = squares_of(v.of[i], sums.y);
+            sums.x = add_products(products_of(v.of[i], g.of[i]), w.of[i], sums.x);
         }
         for (uint32_t at = threadIdx.x + AHEAD * ROUTER_THREADS; at < fours; at += ROUTER_THREADS) {
-            float4 v = x[at], g = __ldg(gains + at), u = __ldg(weights + at);
-            sums.y = squares_of(v, sums.y);
-            sums.x = fmaf(v.x * g.x, u.x, sums.x);
-            sums.x = fmaf(v.y * g.y, u.y, sums.x);
-            sums.x = fmaf(v.z * g.z, u.z, sums.x);
-            sums.x = fmaf(v.w * g.w, u.w, sums.x);
+            float4 one = x[at];
+            sums.y = squares_of(one, sums.y);
+            sums.x = add_products(products_of(one, __ldg(gains + at)), __ldg(weights + at), sums.x);
         }
-        sums = block_sums(sums, partial);
+        sums = block_sums(sums, partial[row % 2]);
         if (threadIdx.x == 0)
             args.logits[(uint64_t)row * args.experts + expert] =
-                sums.x * inverse_rms(norm, sums.y) + (args.bias ? args.bias[expert] : 0.0f);
+                sums.x * inverse_rms(norm, sums.y) + bias;
     }
 }
 
-/* The activation row, whose values a thread reads twice more once their mean square is known. */
+__device__ __forceinline__ float largest_of(float4 v)
+{
+    return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
+}
+
+__device__ __forceinline__ uint2 packed(float4 v, float factor)
+{
+    return {pack_halves(v.x * factor, v.y * factor), pack_halves(v.z * factor, v.w * factor)};
+}
+
+/* The activation row; what does not fit in registers is read again for its mean square. */
 __device__ __forceinline__ void norm_row(const strata__norm_args &norm, uint32_t row,
-                                         float2 *partial)
+                                         const pieces &g, float2 (&partial)[2][ROUTER_THREADS / 32])
 {
     __shared__ float most[ROUTER_THREADS / 32];
     const float4 *x = reinterpret_cast<const float4 *>(norm.x + (uint64_t)row * norm.width);
@@ -101,52 +146,61 @@ __device__ __forceinline__ void norm_row(const strata__norm_args &norm, uint32_t
     uint32_t fours = norm.width / 4;
     float2 sums = {};
     float magnitude = 0.0f;
-    for (uint32_t at = threadIdx.x; at < fours; at += ROUTER_THREADS) {
-        float4 v = x[at], g = __ldg(gains + at);
-        sums.y = squares_of(v, sums.y);
-        magnitude = fmaxf(magnitude, fmaxf(fmaxf(fabsf(v.x * g.x), fabsf(v.y * g.y)),
-                                           fmaxf(fabsf(v.z * g.z), fabsf(v.w * g.w))));
+    pieces v;
+    v.load(x, fours);
+#pragma unroll
+    for (uint32_t i = 0; i < AHEAD; i++) {
+        if (threadIdx.x + i * ROUTER_THREADS >= fours)
+            continue;
+        sums.y = squares_of(v.of[i], sums.y);
+        v.of[i] = products_of(v.of[i], g.of[i]);
+        magnitude = fmaxf(magnitude, largest_of(v.of[i]));
+    }
+    for (uint32_t at = threadIdx.x + AHEAD * ROUTER_THREADS; at < fours; at += ROUTER_THREADS) {
+        float4 one = x[at];
+        sums.y = squares_of(one, sums.y);
+        magnitude = fmaxf(magnitude, largest_of(products_of(one, __ldg(gains + at))));
     }
     magnitude = warp_max(magnitude);
     if (threadIdx.x % 32 == 0)
         most[threadIdx.x / 32] = magnitude;
-    sums = block_sums(sums, partial);
+    sums = block_sums(sums, partial[0]);
     float inverse = inverse_rms(norm, sums.y);
     for (uint32_t w = 0; w < ROUTER_THREADS / 32; w++)
         magnitude = fmaxf(magnitude, most[w]);
     float scale = row_scale_of(magnitude * inverse), factor = inverse / scale;
-    for (uint32_t at = threadIdx.x; at < fours; at += ROUTER_THREADS) {
-        float4 v = x[at], g = __ldg(gains + at);
-        out[at] = {pack_halves(v.x * g.x * factor, v.y * g.y * factor),
-                   pack_halves(v.z * g.z * factor, v.w * g.w * factor)};
-    }
+#pragma unroll
+    for (uint32_t i = 0; i < AHEAD; i++)
+        if (threadIdx.x + i * ROUTER_THREADS < fours)
+            out[threadIdx.x + i * ROUTER_THREADS] = packed(v.of[i], factor);
+    for (uint32_t at = threadIdx.x + AHEAD * ROUTER_THREADS; at < fours; at += ROUTER_THREADS)
+        out[at] = packed(products_of(x[at], __ldg(gains + at)), factor);
     if (threadIdx.x == 0) {
         norm.inv_rms[row] = inverse;
         norm.out.scale[row] = scale;
     }
 }
 
-/* Grid: experts, then rows. */
+/* Grid: rows, then experts. */
 __global__ void __launch_bounds__(ROUTER_THREADS)
     few_router(const __grid_constant__ few_router_args args)
 {
-    __shared__ float2 partial[ROUTER_THREADS / 32];
-    uint32_t expert = blockIdx.x, fours = args.norm.width / 4;
-    float4 w[AHEAD] = {};
+    __shared__ float2 partial[2][ROUTER_THREADS / 32];
+    uint32_t rows = args.norm.rows, fours = args.norm.width / 4;
+    uint32_t expert = blockIdx.x - rows;
+    pieces w = {}, g = {};
     let_next_start();
-    if (expert < args.experts) {
-        const float4 *weights =
-            reinterpret_cast<const float4 *>(args.weights + (uint64_t)expert * args.norm.width);
-#pragma unroll
-        for (uint32_t i = 0; i < AHEAD; i++)
-            if (threadIdx.x + i * ROUTER_THREADS < fours)
-                w[i] = __ldg(weights + threadIdx.x + i * ROUTER_THREADS);
-    }
+    if (blockIdx.x >= rows)
+        w.load_constant(
+            reinterpret_cast<const float4 *>(args.weights + (uint64_t)expert * args.norm.width),
+            fours);
+    g.load_constant(reinterpret_cast<const float4 *>(args.norm.weight), fours);
+    fetch_ahead(args.ahead);
     wait_for_earlier();
-    if (expert < args.experts)
-        expert_logits(args, expert, w, partial);
+    if (blockIdx.x >= rows)
+        expert_logits(args, expert, w, g, partial);
     else
-        norm_row(args.norm, expert - args.experts, partial);
+        norm_row(args.norm, blockIdx.x, g, partial);
 }
 
 struct few_choose_args {
@@ -154,52 +208,28 @@ struct few_choose_args {
     strata__group_args group;
 };
 
-/* Sorts the pairs of at most ROWS rows; all threads of the block. */
-__device__ __forceinline__ void group_rows(const strata__group_args &args, uint32_t *rows_of,
-                                           uint32_t *offsets, uint32_t *warp_sums)
+/*
+ * Sorts the pairs of at most ROWS rows, whose experts are in shared memory; all threads of the
+ * block. There are so few that each place is counted on its own.
+ */
+__device__ __forceinline__ void group_rows(const strata__group_args &args, const uint32_t *ids)
 {
-    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, base = 0;
     uint32_t pairs = args.rows * args.top_k;
-    for (uint32_t e = threadIdx.x; e < args.experts; e += CHOOSE_THREADS)
-        rows_of[e] = 0;
-    __syncthreads();
-    for (uint32_t i = threadIdx.x; i < pairs; i += CHOOSE_THREADS)
-        atomicOr(&rows_of[args.ids[i]], 1u << i / args.top_k);
-    __syncthreads();
-    for (uint32_t first = 0; first < args.experts; first += CHOOSE_THREADS) {
-        uint32_t e = first + threadIdx.x;
-        uint32_t count = e < args.experts ? __popc(rows_of[e]) : 0, sum = count;
-#pragma unroll
-        for (uint32_t step = 1; step < 32; step *= 2) {
-            uint32_t other = __shfl_up_sync(0xffffffffu, sum, step);
-            sum += lane >= step ? other : 0;
-        }
-        if (lane == 31)
-            warp_sums[warp] = sum;
-        __syncthreads();
-        uint32_t place = base + sum - count;
-        for (uint32_t w = 0; w < CHOOSE_THREADS / 32; w++) {
-            place += w < warp ? warp_sums[w] : 0;
-            base += warp_sums[w];
-        }
-        if (e < args.experts) {
-            offsets[e] = place;
-            args.offsets[e] = place;
-            if (args.host_offsets)
-                args.host_offsets[e] = place;
-        }
-        __syncthreads();
-    }
     for (uint32_t i = threadIdx.x; i < pairs; i += CHOOSE_THREADS) {
-        uint32_t e = (uint32_t)args.ids[i], row = i / args.top_k;
-        uint32_t at = offsets[e] + __popc(rows_of[e] & ((1u << row) - 1));
-        args.sorted_row[at] = row;
+        uint32_t own = ids[i], at = 0;
+        for (uint32_t j = 0; j < pairs; j++)
+            at += ids[j] < own || (ids[j] == own && j < i);
+        args.sorted_row[at] = i / args.top_k;
         args.sorted_index[i] = at;
     }
-    if (threadIdx.x == 0) {
-        args.offsets[args.experts] = pairs;
+    /* From the other end, where threads have no pair. */
+    for (uint32_t e = CHOOSE_THREADS - 1 - threadIdx.x; e <= args.experts; e += CHOOSE_THREADS) {
+        uint32_t at = 0;
+        for (uint32_t j = 0; j < pairs; j++)
+            at += ids[j] < e;
+        args.offsets[e] = at;
         if (args.host_offsets)
-            args.host_offsets[args.experts] = pairs;
+            args.host_offsets[e] = at;
     }
     if (!args.host_flag)
         return;
@@ -217,14 +247,14 @@ __global__ void __launch_bounds__(CHOOSE_THREADS)
     few_choose(const __grid_constant__ few_choose_args args)
 {
     extern __shared__ float scores[]; /* of rows with groups */
-    __shared__ uint32_t rows_of[COUNT * 32], offsets[COUNT * 32], warp_sums[CHOOSE_THREADS / 32];
+    __shared__ uint32_t ids[STRATA__FEW_MAX_PAIRS];
     uint32_t row = threadIdx.x / 32;
     let_next_start();
     wait_for_earlier();
     if (row < args.select.rows)
-        select_row<COUNT>(args.select, row, scores + row * COUNT * 32);
+        select_row<COUNT>(args.select, row, scores + row * COUNT * 32, ids);
     __syncthreads();
-    group_rows(args.group, rows_of, offsets, warp_sums);
+    group_rows(args.group, ids);
 }
 
 typedef void (*choose_kernel)(few_choose_args);
@@ -258,11 +288,16 @@ strata_status strata__few_route_load(void)
 }
 
 strata_status strata__few_router(const strata__cuda_state *state, cudaStream_t stream,
-                                 const strata__norm_args *norm, const strata__router_args *router)
+                                 const strata__route_args *route)
 {
-    few_router_args args = {*norm, static_cast<const float *>(router->weight.data),
-                            router->weight.bias, router->logits, router->weight.outputs};
-    return launch_overlapped(state, stream, few_router, dim3(args.experts + norm->rows),
+    const strata__router_args *router = &route->router;
+    few_router_args args = {route->norm,
+                            static_cast<const float *>(router->weight.data),
+                            router->weight.bias,
+                            router->logits,
+                            router->weight.outputs,
+                            route->ahead};
+    return launch_overlapped(state, stream, few_router, dim3(args.experts + args.norm.rows),
                              ROUTER_THREADS, 0, args, "router of few rows");
 }
 

@@ -16,6 +16,7 @@ struct row_place {
     uint32_t row;      /* of the tile */
     uint32_t position; /* in the sequence */
     uint32_t sequence;
+    int32_t page; /* of the cache */
 };
 
 struct shared_row {
@@ -276,10 +277,8 @@ static __device__ __forceinline__ void store_cache(void *cache, const strata__kv
 {
     uint32_t lane = threadIdx.x & 31;
     uint32_t row = place.position % kv.page_tokens;
-    int32_t page =
-        kv.page_table[(uint64_t)place.sequence * kv.table_stride + place.position / kv.page_tokens];
     char *rows =
-        (char *)cache + (uint64_t)page * kv.page_bytes + head * (kv.page_bytes / kv.kv_heads);
+        (char *)cache + (uint64_t)place.page * kv.page_bytes + head * (kv.page_bytes / kv.kv_heads);
     if (kv.format == STRATA__KV_F16)
         store_halves<N>((__half *)rows + row * 32 * N + lane * N, x);
     else if (kv.format == STRATA__KV_F32)
@@ -333,6 +332,16 @@ static __device__ __forceinline__ head_range heads_of_block(const strata__qkv_ar
     if (gridDim.y == 1)
         return {0, all};
     return blockIdx.y == 0 ? head_range{0, args.heads} : head_range{args.heads, all};
+}
+
+static __device__ __forceinline__ void fetch_norms(const strata__qkv_args &args,
+                                                   const head_range &range, uint32_t head_size)
+{
+    bool rows = args.qk_norm == STRATA__QK_NORM_ROW_BEFORE_ROPE;
+    if (range.first < args.heads)
+        fetch_table(args.q_norm, (rows ? args.heads : 1) * head_size);
+    if (range.end > args.heads)
+        fetch_table(args.k_norm, (rows ? args.kv.kv_heads : 1) * head_size);
 }
 
 /*
@@ -407,6 +416,8 @@ static __device__ __forceinline__ bool find_place(const strata__qkv_args &args, 
     place.row = row;
     place.position = segment.position + (row - segment.first_row);
     place.sequence = segment.sequence;
+    place.page = args.kv.page_table[(uint64_t)place.sequence * args.kv.table_stride +
+                                    place.position / args.kv.page_tokens];
     return true;
 }
 
@@ -434,15 +445,18 @@ static __global__ void __launch_bounds__(QKV_FEW_WARPS * 32)
     head_range range = heads_of_block(args);
     uint32_t task = range.first + (threadIdx.x >> 5);
     let_next_start();
-    wait_for_earlier();
     if (threadIdx.x == 0)
         shared.stage = stage;
-    if (task < range.end)
-        load_head<N>(first, head_source(args, blockIdx.x, task, 32 * N), args.clamp);
-    if (!find_place(args, blockIdx.x, shared, place))
+    fetch_norms(args, range, 32 * N);
+    if (!find_place(args, blockIdx.x, shared, place)) {
+        wait_for_earlier();
         return;
+    }
     if (args.rope_style != STRATA__ROPE_NONE)
         fill_angles(args, place.position, shared);
+    wait_for_earlier();
+    if (task < range.end)
+        load_head<N>(first, head_source(args, blockIdx.x, task, 32 * N), args.clamp);
     float q_factor = 1.0f, k_factor = 1.0f;
     if (args.qk_norm == STRATA__QK_NORM_ROW_BEFORE_ROPE) {
         uint64_t start = (uint64_t)place.row * args.qkv_stride;

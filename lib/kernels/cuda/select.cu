@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(WARPS * 32)
     wait_for_earlier();
     let_next_start();
     if (row < args.rows)
-        select_row<COUNT>(args, row, shared + threadIdx.x / 32 * COUNT * 32);
+        select_row<COUNT>(args, row, shared + threadIdx.x / 32 * COUNT * 32, nullptr);
 }
 
 template <int COUNT>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The choice of a row's experts by a warp. A lane holds every 32nd expert's score in registers; the
- * largest is found top_k times, ties going to the lower id.
+ * The choice of a row's experts by a warp. A lane holds every 32nd expert's score in registers, as
+ * an integer in the order of scores; the largest is taken top_k times, ties going to the lower id.
  */
 #ifndef STRATA_KERNELS_CUDA_SELECT_CUH
 #define STRATA_KERNELS_CUDA_SELECT_CUH
@@ -10,16 +10,7 @@
 
 static constexpr float NOTHING = -INFINITY;
 
-/* The larger value; of equal ones that with the lower id. */
-static __device__ __forceinline__ void keep_better(float &value, uint32_t &id, float other,
-                                                   uint32_t other_id)
-{
-    bool better = other > value || (other == value && other_id < id);
-    value = better ? other : value;
-    id = better ? other_id : id;
-}
-
-/* Unsigned integers in the order of floats; both zeros are one. */
+/* Unsigned integers in the order of floats, 0 none of them; both zeros are one. */
 static __device__ __forceinline__ uint32_t ordered(float value)
 {
     uint32_t bits = __float_as_uint(value + 0.0f);
@@ -34,16 +25,22 @@ static __device__ __forceinline__ void warp_best(float &value, uint32_t &id)
     value = __uint_as_float(best & 0x80000000u ? best & 0x7fffffffu : ~best);
 }
 
-/* Best of the lane's own scores. */
-template <int COUNT>
-static __device__ __forceinline__ void lane_best(const float (&scores)[COUNT], float &value,
-                                                 uint32_t &id)
+/* Takes the largest key out; answers its expert, the lowest of equal ones, to every lane. */
+template <int COUNT> static __device__ __forceinline__ uint32_t take_best(uint32_t (&keys)[COUNT])
 {
-    value = NOTHING;
-    id = 0xffffffffu;
+    uint32_t lane = threadIdx.x % 32, most = 0, id = 0xffffffffu;
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
-        keep_better(value, id, scores[i], threadIdx.x % 32 + 32 * i);
+        most = max(most, keys[i]);
+    most = __reduce_max_sync(0xffffffffu, most);
+#pragma unroll
+    for (int i = COUNT - 1; i >= 0; i--)
+        id = keys[i] == most ? lane + 32 * i : id;
+    id = __reduce_min_sync(0xffffffffu, id);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        keys[i] = lane + 32 * i == id ? 0 : keys[i];
+    return id;
 }
 
 /*
@@ -112,9 +109,12 @@ static __device__ __forceinline__ void gate(const strata__select_args &args, flo
     }
 }
 
-/* Lane j < top_k has the j-th choice: finishes its weight and writes it in its place by id. */
+/*
+ * Lane j < top_k has the j-th choice: finishes its weight and writes it in its place by id, which
+ * `kept` learns too where it is not null.
+ */
 static __device__ __forceinline__ void write_choice(const strata__select_args &args, uint32_t row,
-                                                    uint32_t id, float weight)
+                                                    uint32_t id, float weight, uint32_t *kept)
 {
     uint32_t lane = threadIdx.x % 32, place = 0;
     bool mine = lane < args.top_k;
@@ -133,13 +133,18 @@ static __device__ __forceinline__ void write_choice(const strata__select_args &a
         return;
     uint64_t at = (uint64_t)row * args.top_k + place;
     args.ids[at] = (int32_t)id;
+    if (kept)
+        kept[at] = id;
     args.weights[at] = weight * args.weight_scale;
 }
 
-/* COUNT * 32 experts at most; `shared`: as many floats for the warp, where there are groups. */
+/*
+ * COUNT * 32 experts at most; `shared`: as many floats for the warp, where there are groups;
+ * `kept`: as args.ids, or null.
+ */
 template <int COUNT>
 static __device__ __forceinline__ void select_row(const strata__select_args &args, uint32_t row,
-                                                  float *shared)
+                                                  float *shared, uint32_t *kept)
 {
     uint32_t lane = threadIdx.x % 32;
     const float *logits = args.logits + (uint64_t)row * args.experts;
@@ -159,25 +164,22 @@ static __device__ __forceinline__ void select_row(const strata__select_args &arg
     }
     if (args.groups > 1)
         limit_groups(args, scores, shared);
-    uint32_t id = 0xffffffffu;
+    uint32_t keys[COUNT], id = 0xffffffffu;
     float weight = 0.0f;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        keys[i] = ordered(scores[i]);
     for (uint32_t j = 0; j < args.top_k; j++) {
-        float best;
-        uint32_t best_id;
-        lane_best(scores, best, best_id);
-        warp_best(best, best_id);
+        uint32_t best = take_best(keys);
         float chosen = 0.0f;
 #pragma unroll
         for (int i = 0; i < COUNT; i++)
-            if (lane + 32 * i == best_id) {
-                chosen = values[i];
-                scores[i] = __int_as_float(0x7fc00000); /* compares false with everything */
-            }
-        chosen = __shfl_sync(0xffffffffu, chosen, best_id % 32);
-        id = lane == j ? best_id : id;
+            chosen = lane + 32 * i == best ? values[i] : chosen;
+        chosen = __shfl_sync(0xffffffffu, chosen, best % 32);
+        id = lane == j ? best : id;
         weight = lane == j ? chosen : weight;
     }
-    write_choice(args, row, id, weight);
+    write_choice(args, row, id, weight, kept);
 }
 
 #endif

@@ -101,6 +101,7 @@ cudaError_t cudaPeekAtLastError();
 const char *cudaGetErrorName(cudaError_t code);
 const char *cudaGetErrorString(cudaError_t code);
 cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
@@ -136,6 +137,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to);
+
+/* Memory that kernels are to find only behind their wait (test/gpu/late.h), until it is freed. */
+void cuda_host_late(void *at, size_t bytes);
+void cuda_host_late_none();
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *kernel);
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value);

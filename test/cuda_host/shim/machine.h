@@ -84,6 +84,9 @@ struct launch {
 
 cudaError_t run(const launch &what);
 
+void wait_for_earlier();
+void forget_late(const void *from, size_t bytes);
+
 template <typename... P> struct launch_call {
     void (*kernel)(P...);
     dim3 grid, block;

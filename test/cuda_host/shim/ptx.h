@@ -134,6 +134,28 @@ inline void cp_async_cg_shared_global_L2_128B(uint32_t to, const void *from, uin
     cp_async_cg_shared_global(to, from, bytes, source_bytes);
 }
 
+inline void cp_async_ca_shared_global(uint32_t to, const void *from, uint32_t bytes)
+{
+    if (reinterpret_cast<uintptr_t>(from) % bytes != 0)
+        fault("cp.async from %p, which is not aligned", from);
+    begin_copy({shared_at(to, bytes, bytes), static_cast<const uint8_t *>(from), bytes, 0});
+}
+
+/* Hints: what they name must be there. */
+inline void prefetch_global_L2(const void *at)
+{
+    (void)*static_cast<const volatile uint8_t *>(at);
+}
+
+inline void cp_async_bulk_prefetch_L2_global(const void *from, uint32_t bytes)
+{
+    const volatile uint8_t *at = static_cast<const uint8_t *>(from);
+    if (reinterpret_cast<uintptr_t>(from) % 16 != 0 || bytes % 16 != 0)
+        fault("cp.async.bulk.prefetch of %u bytes from %p", bytes, from);
+    if (bytes)
+        (void)(at[0] + at[bytes - 1]);
+}
+
 inline void cp_async_commit_group()
 {
     commit_copies();
@@ -151,7 +173,7 @@ inline void bar_sync(uint32_t id, uint32_t threads)
 
 inline void griddepcontrol_wait()
 {
-    self->waited_for_earlier = true;
+    wait_for_earlier();
 }
 
 inline void griddepcontrol_launch_dependents()
