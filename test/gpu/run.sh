@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 # Builds and runs the GPU suite from the tree, on a machine with a GPU and the CUDA toolkit.
 #
-#   test/gpu/run.sh STAGE...      build device kernels attention int8 layers session streaming
-#                                 decode state sanitizer racecheck bench profile peer packs
+#   test/gpu/run.sh STAGE...      build device kernels attention int8 launches layers session
+#                                 streaming decode state sanitizer racecheck bench profile peer
+#                                 packs
 #
 # Needs nvcc, gcc, meson and ninja, the stages of whole packs also python3 with numpy; installs
 # nothing. Each stage takes less than eight minutes and ends with its exit code: 0 right, 77 nothing
@@ -83,6 +84,21 @@ stage_attention() {
 
 stage_int8() {
     "$build/check_int8" check $seed
+}
+
+# Kernels that start ahead against ones that do not: both right, the same text, and their times.
+stage_launches() {
+    local level
+    "$build/check_kernels" check small plain $seed
+    "$build/check_attention" check small plain
+    for level in best plain; do
+        "$build/examples/strata" generate examples/models/strata-chapters.gguf --device cuda:0 \
+            --kernel-level $level --text "And it came to pass" -n 1500 --temperature 0 \
+            --context 2048 >"$build/generated.$level"
+    done
+    cmp "$build/generated.best" "$build/generated.plain"
+    "$build/check_kernels" decode level=0 $seed
+    "$build/check_kernels" decode plain level=0 $seed
 }
 
 stage_layers() {
