@@ -158,6 +158,8 @@ static strata__attention_args prepare(const attention_case &c, attention_memory 
     a.kv.v = m.v.as<void>();
     a.split_keys = c.split_keys;
     a.settled = c.split_keys && g_seed % 2;
+    if (c.split_keys)
+        a.ahead = {m.k.as<void>(), m.k.bytes / 16 * 16};
     if (c.split_keys) {
         a.scratch.bytes = strata__attention_split_bytes(a.rows, a.heads, c.head_size,
                                                         a.max_kv_tokens, c.split_keys);

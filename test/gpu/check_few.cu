@@ -585,6 +585,7 @@ void check_route(const suite &s, const route_case &c, tally &t)
     a.select.weight_scale = 1;
     a.group = {ids.get(),     offsets.get(), sorted_row.get(), sorted_index.get(), nullptr, nullptr,
                scratch.get(), c.rows,        c.top_k,          c.experts,          0};
+    a.ahead = {wd.get(), (uint64_t)c.experts * c.width * 4 / 16 * 16};
     require(s.kernels->ops->route(s.kernels, 0, &a), "route");
     strata__select_args select = a.select;
     select.ids = ids2.get();

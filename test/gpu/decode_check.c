@@ -169,6 +169,15 @@ static int run(bench *b)
     return good ? 0 : 1;
 }
 
+/* What the driver has on the device; steps add their graphs. */
+static uint64_t runtime_bytes(const strata_session *session)
+{
+    strata_session_stats stats = {.struct_size = sizeof stats};
+    if (strata_session_stats_get(session, &stats) != STRATA_OK)
+        return 0;
+    return stats.device_runtime_bytes;
+}
+
 int main(int argc, char **argv)
 {
     strata_plan_options plan;
@@ -177,6 +186,7 @@ int main(int argc, char **argv)
     strata_pack *pack = NULL;
     strata_pack_info info = {.struct_size = sizeof info};
     bench b = {0};
+    uint64_t before;
     int code;
     if (argc < 8 || argc > 10)
         return 2;
@@ -205,7 +215,10 @@ int main(int argc, char **argv)
     b.logits = malloc(b.count * b.vocabulary * sizeof(float));
     if (!b.expected || !b.first || !b.logits || b.prompt >= b.count)
         return fail("memory");
+    before = runtime_bytes(b.session);
     code = run(&b);
+    fprintf(stderr, "the driver's memory: %llu bytes before decoding, %llu behind it\n",
+            (unsigned long long)before, (unsigned long long)runtime_bytes(b.session));
     strata_session_destroy(b.session);
     strata_pack_close(pack);
     strata_context_destroy(context);
