@@ -49,10 +49,8 @@ STRATA__BLOCK_SHAPE(STRATA__IQ1_M, 256, 56);
 STRATA__BLOCK_SHAPE(STRATA__MXFP4, 32, 17);
 STRATA__BLOCK_SHAPE(STRATA__Q2_0, 64, 18);
 
-/* Every format once; the order is the id's. */
-#define STRATA__FOR_EACH_FORMAT(X)                                                                 \
-    X(STRATA__F32)                                                                                 \
-    X(STRATA__F16)                                                                                 \
+/* Every format of blocks once, and with the plain types. */
+#define STRATA__FOR_EACH_BLOCK_FORMAT(X)                                                           \
     X(STRATA__Q4_0)                                                                                \
     X(STRATA__Q4_1)                                                                                \
     X(STRATA__Q5_0)                                                                                \
@@ -72,9 +70,14 @@ STRATA__BLOCK_SHAPE(STRATA__Q2_0, 64, 18);
     X(STRATA__IQ2_S)                                                                               \
     X(STRATA__IQ4_XS)                                                                              \
     X(STRATA__IQ1_M)                                                                               \
-    X(STRATA__BF16)                                                                                \
     X(STRATA__MXFP4)                                                                               \
     X(STRATA__Q2_0)
+
+#define STRATA__FOR_EACH_FORMAT(X)                                                                 \
+    X(STRATA__F32)                                                                                 \
+    X(STRATA__F16)                                                                                 \
+    X(STRATA__BF16)                                                                                \
+    STRATA__FOR_EACH_BLOCK_FORMAT(X)
 
 static __device__ __forceinline__ uint32_t load_u8(const uint8_t *p)
 {
@@ -294,31 +297,43 @@ static __device__ __forceinline__ void scale_minimum(const uint8_t *packed, uint
 }
 
 /*
- * Values 8 * part ... 8 * part + 7 of a block, as float[8] or as int8_codes. `grid`: the format's
- * codebook, where it has one.
+ * Values 8 * part ... 8 * part + 7 of a block, as float[8] or as int8_codes, by families of
+ * formats. `grid`: the format's codebook.
  */
-template <int FORMAT, typename VALUES>
-static __device__ __forceinline__ void decode8(const uint8_t *block, uint32_t part,
-                                               const void *grid, VALUES &v)
+template <int FORMAT>
+static __device__ __forceinline__ void decode_plain(const uint8_t *block, float (&v)[8])
 {
-    constexpr bool SIXTEEN_NIBBLES = FORMAT == STRATA__Q4_0 || FORMAT == STRATA__Q4_1 ||
-                                     FORMAT == STRATA__Q5_0 || FORMAT == STRATA__Q5_1 ||
-                                     FORMAT == STRATA__IQ4_NL;
-    (void)grid;
-    (void)part;
-    if constexpr (FORMAT == STRATA__F32) {
 #pragma unroll
-        for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 8; i++)
+        if constexpr (FORMAT == STRATA__F32)
             v[i] = __ldg(reinterpret_cast<const float *>(block) + i);
-    } else if constexpr (FORMAT == STRATA__F16) {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
+        else if constexpr (FORMAT == STRATA__F16)
             v[i] = load_half(block + 2 * i);
-    } else if constexpr (FORMAT == STRATA__BF16) {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
+        else
             v[i] = __uint_as_float(load_u16(block + 2 * i) << 16);
-    } else if constexpr (SIXTEEN_NIBBLES) {
+}
+
+/* Blocks of 32 values, and of 64 (Q2_0). */
+template <int FORMAT, typename VALUES>
+static __device__ __forceinline__ void decode_small(const uint8_t *block, uint32_t part, VALUES &v)
+{
+    if constexpr (FORMAT == STRATA__Q8_0) {
+        code8 codes = load_code8(block + 2 + 8 * part);
+        scale_codes({codes.low ^ 0x80808080u, codes.high ^ 0x80808080u}, 128.0f, load_half(block),
+                    v);
+    } else if constexpr (FORMAT == STRATA__Q2_0) {
+        uint32_t word = load_u16(block + 2 + 2 * part);
+        scale_codes({spread_pairs(word), spread_pairs(word >> 8)}, 1.0f, load_half(block), v);
+    } else if constexpr (FORMAT == STRATA__MXFP4) {
+        const uint8_t *p = block + 1 + 8 * (part & 1);
+        code8 packed = {
+            load_u8(p) | load_u8(p + 1) << 8 | load_u8(p + 2) << 16 | load_u8(p + 3) << 24,
+            load_u8(p + 4) | load_u8(p + 5) << 8 | load_u8(p + 6) << 16 | load_u8(p + 7) << 24};
+        uint32_t e = load_u8(block);
+        /* Half of 2^(e - 127), since the table holds doubled values; subnormal for e < 2. */
+        float scale = __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+        scale_codes(look_up_mxfp4(nibbles_of(packed, part >> 1)), 128.0f, scale, v);
+    } else {
         constexpr bool OFFSET = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1;
         constexpr bool FIFTH = FORMAT == STRATA__Q5_0 || FORMAT == STRATA__Q5_1;
         constexpr uint32_t MASK_AT = OFFSET ? 4 : 2;
@@ -336,23 +351,14 @@ static __device__ __forceinline__ void decode8(const uint8_t *block, uint32_t pa
             scale_codes(look_up_iq4(codes), 128.0f, d, v);
         else
             scale_codes(codes, FIFTH ? 16.0f : 8.0f, d, v);
-    } else if constexpr (FORMAT == STRATA__Q8_0) {
-        code8 codes = load_code8(block + 2 + 8 * part);
-        scale_codes({codes.low ^ 0x80808080u, codes.high ^ 0x80808080u}, 128.0f, load_half(block),
-                    v);
-    } else if constexpr (FORMAT == STRATA__Q2_0) {
-        uint32_t word = load_u16(block + 2 + 2 * part);
-        scale_codes({spread_pairs(word), spread_pairs(word >> 8)}, 1.0f, load_half(block), v);
-    } else if constexpr (FORMAT == STRATA__MXFP4) {
-        const uint8_t *p = block + 1 + 8 * (part & 1);
-        code8 packed = {
-            load_u8(p) | load_u8(p + 1) << 8 | load_u8(p + 2) << 16 | load_u8(p + 3) << 24,
-            load_u8(p + 4) | load_u8(p + 5) << 8 | load_u8(p + 6) << 16 | load_u8(p + 7) << 24};
-        uint32_t e = load_u8(block);
-        /* Half of 2^(e - 127), since the table holds doubled values; subnormal for e < 2. */
-        float scale = __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
-        scale_codes(look_up_mxfp4(nibbles_of(packed, part >> 1)), 128.0f, scale, v);
-    } else if constexpr (FORMAT == STRATA__Q2_K) {
+    }
+}
+
+/* The K formats. */
+template <int FORMAT, typename VALUES>
+static __device__ __forceinline__ void decode_k(const uint8_t *block, uint32_t part, VALUES &v)
+{
+    if constexpr (FORMAT == STRATA__Q2_K) {
         uint32_t packed_at = 16 + 32 * (part / 16) + 8 * (part % 4);
         code8 codes = pairs_of(load_code8(block + packed_at), 2 * (part % 16 / 4));
         uint32_t scale = load_u8(block + part / 2);
@@ -365,7 +371,14 @@ static __device__ __forceinline__ void decode8(const uint8_t *block, uint32_t pa
         uint32_t high = load_u8(block + 104 + g % 4) >> 2 * (g / 4) & 3;
         float scale = load_half(block + 108) * (float)((int)(low | high << 4) - 32);
         scale_codes(join(codes, bits_of(load_code8(block + i), j, 2)), 4.0f, scale, v);
-    } else if constexpr (FORMAT == STRATA__Q4_K || FORMAT == STRATA__Q5_K) {
+    } else if constexpr (FORMAT == STRATA__Q6_K) {
+        uint32_t half = part / 16, j = part % 16 / 4, i = 8 * (part % 4);
+        code8 low = nibbles_of(load_code8(block + 64 * half + 32 * (j % 2) + i), j / 2);
+        code8 high = pairs_of(load_code8(block + 128 + 32 * half + i), 2 * j);
+        code8 codes = join(low, {high.low << 4, high.high << 4});
+        float scale = (float)(int8_t)load_u8(block + 192 + part / 2);
+        scale_codes(codes, 32.0f, load_half(block + 208) * scale, v);
+    } else {
         constexpr uint32_t CODES_AT = FORMAT == STRATA__Q4_K ? 16 : 48;
         uint32_t at = CODES_AT + 32 * (part / 8) + 8 * (part % 4);
         uint32_t scale, minimum;
@@ -375,14 +388,15 @@ static __device__ __forceinline__ void decode8(const uint8_t *block, uint32_t pa
         scale_minimum(block + 4, part / 4, &scale, &minimum);
         scale_codes_offset(codes, load_half(block) * (float)scale,
                            -(load_half(block + 2) * (float)minimum), v);
-    } else if constexpr (FORMAT == STRATA__Q6_K) {
-        uint32_t half = part / 16, j = part % 16 / 4, i = 8 * (part % 4);
-        code8 low = nibbles_of(load_code8(block + 64 * half + 32 * (j % 2) + i), j / 2);
-        code8 high = pairs_of(load_code8(block + 128 + 32 * half + i), 2 * j);
-        code8 codes = join(low, {high.low << 4, high.high << 4});
-        float scale = (float)(int8_t)load_u8(block + 192 + part / 2);
-        scale_codes(codes, 32.0f, load_half(block + 208) * scale, v);
-    } else if constexpr (FORMAT == STRATA__IQ2_XXS) {
+    }
+}
+
+/* The IQ formats with signs. */
+template <int FORMAT, typename VALUES>
+static __device__ __forceinline__ void decode_signed(const uint8_t *block, uint32_t part,
+                                                     const void *grid, VALUES &v)
+{
+    if constexpr (FORMAT == STRATA__IQ2_XXS) {
         uint32_t word = load_u32(block + 2 + 8 * (part / 4) + 4);
         float scale = load_half(block) * (0.5f + (float)(word >> 28)) * 0.25f;
         uint32_t index = load_u8(block + 2 + 8 * (part / 4) + part % 4);
@@ -406,7 +420,7 @@ static __device__ __forceinline__ void decode8(const uint8_t *block, uint32_t pa
         float scale = load_half(block) * (0.5f + (float)(word >> 28)) * 0.5f;
         scale_codes(grid4(grid, indices & 255, indices >> 8), 0.0f, scale, v);
         apply_signs(sign_byte(word >> 7 * (part % 4)), v);
-    } else if constexpr (FORMAT == STRATA__IQ3_S) {
+    } else {
         uint32_t indices = load_u16(block + 2 + 2 * part);
         uint32_t high = load_u8(block + 66 + part / 4) >> 2 * (part % 4);
         uint32_t nibble = load_u8(block + 106 + part / 8) >> 4 * (part / 4 % 2) & 15;
@@ -414,14 +428,15 @@ static __device__ __forceinline__ void decode8(const uint8_t *block, uint32_t pa
         scale_codes(grid4(grid, (indices & 255) | (high & 1) << 8, indices >> 8 | (high & 2) << 7),
                     0.0f, scale, v);
         apply_signs(load_u8(block + 74 + part), v);
-    } else if constexpr (FORMAT == STRATA__IQ4_XS) {
-        uint32_t g = part / 4;
-        uint32_t low = load_u8(block + 4 + g / 2) >> 4 * (g % 2) & 15;
-        uint32_t high = load_u16(block + 2) >> 2 * g & 3;
-        float scale = load_half(block) * (float)((int)(low | high << 4) - 32);
-        code8 packed = load_code8(block + 8 + 16 * g + 8 * (part & 1));
-        scale_codes(look_up_iq4(nibbles_of(packed, part >> 1 & 1)), 128.0f, scale, v);
-    } else if constexpr (FORMAT == STRATA__IQ1_S) {
+    }
+}
+
+/* The IQ formats with shifts. */
+template <int FORMAT, typename VALUES>
+static __device__ __forceinline__ void decode_shifted(const uint8_t *block, uint32_t part,
+                                                      const void *grid, VALUES &v)
+{
+    if constexpr (FORMAT == STRATA__IQ1_S) {
         /* The codebook's bytes are -1, 0 and 1: one is added, and taken off as floats. */
         uint32_t word = load_u16(block + 34 + 2 * (part / 4));
         uint32_t index = load_u8(block + 2 + part) | (word >> 3 * (part % 4) & 7) << 8;
@@ -430,7 +445,6 @@ static __device__ __forceinline__ void decode8(const uint8_t *block, uint32_t pa
         scale_codes_shifted({__vadd4(point.low, 0x01010101u), __vadd4(point.high, 0x01010101u)},
                             word & 0x8000 ? -0.125f : 0.125f, scale, v);
     } else {
-        static_assert(FORMAT == STRATA__IQ1_M, "a format without a decoder");
         uint32_t g = part / 2;
         uint32_t w0 = load_u16(block + 48), w1 = load_u16(block + 50);
         uint32_t w2 = load_u16(block + 52), w3 = load_u16(block + 54);
@@ -444,6 +458,39 @@ static __device__ __forceinline__ void decode8(const uint8_t *block, uint32_t pa
         scale_codes_shifted({__vadd4(point.low, 0x01010101u), __vadd4(point.high, 0x01010101u)},
                             nibble & 8 ? -0.125f : 0.125f, scale, v);
     }
+}
+
+template <typename VALUES>
+static __device__ __forceinline__ void decode_iq4_xs(const uint8_t *block, uint32_t part, VALUES &v)
+{
+    uint32_t g = part / 4;
+    uint32_t low = load_u8(block + 4 + g / 2) >> 4 * (g % 2) & 15;
+    uint32_t high = load_u16(block + 2) >> 2 * g & 3;
+    float scale = load_half(block) * (float)((int)(low | high << 4) - 32);
+    code8 packed = load_code8(block + 8 + 16 * g + 8 * (part & 1));
+    scale_codes(look_up_iq4(nibbles_of(packed, part >> 1 & 1)), 128.0f, scale, v);
+}
+
+/* The same of any format. */
+template <int FORMAT, typename VALUES>
+static __device__ __forceinline__ void decode8(const uint8_t *block, uint32_t part,
+                                               const void *grid, VALUES &v)
+{
+    (void)grid;
+    (void)part;
+    if constexpr (block_shape<FORMAT>::VALUES == 8)
+        decode_plain<FORMAT>(block, v);
+    else if constexpr (block_shape<FORMAT>::VALUES < 256)
+        decode_small<FORMAT>(block, part, v);
+    else if constexpr (FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K || FORMAT == STRATA__Q4_K ||
+                       FORMAT == STRATA__Q5_K || FORMAT == STRATA__Q6_K)
+        decode_k<FORMAT>(block, part, v);
+    else if constexpr (FORMAT == STRATA__IQ4_XS)
+        decode_iq4_xs(block, part, v);
+    else if constexpr (FORMAT == STRATA__IQ1_S || FORMAT == STRATA__IQ1_M)
+        decode_shifted<FORMAT>(block, part, grid, v);
+    else
+        decode_signed<FORMAT>(block, part, grid, v);
 }
 
 #endif

@@ -389,6 +389,51 @@ strata__few_cut cut_of(uint32_t inputs, uint32_t row_bytes, uint32_t matrices, u
     return cut;
 }
 
+inline strata__few_cut cut_for(uint32_t format, uint32_t inputs, uint32_t row_bytes,
+                               uint32_t matrices, uint32_t limit)
+{
+    switch (format) {
+#define STRATA__CASE(f)                                                                            \
+    case f:                                                                                        \
+        return cut_of<f>(inputs, row_bytes, matrices, limit);
+        STRATA__FOR_EACH_UNIT_FORMAT(STRATA__CASE)
+#undef STRATA__CASE
+    default:
+        return {};
+    }
+}
+
+inline uint32_t row_bytes_of(uint32_t format, uint32_t inputs)
+{
+    const strata__format_info *info = strata__format_find(format);
+    return inputs / info->block_values * info->block_bytes;
+}
+
+/* ENTRY<FORMAT>::kernel() of a format. */
+template <template <int> class ENTRY>
+auto kernel_of(uint32_t format) -> decltype(ENTRY<STRATA__F16>::kernel())
+{
+    switch (format) {
+#define STRATA__CASE(f)                                                                            \
+    case f:                                                                                        \
+        return ENTRY<f>::kernel();
+        STRATA__FOR_EACH_UNIT_FORMAT(STRATA__CASE)
+#undef STRATA__CASE
+    default:
+        return nullptr;
+    }
+}
+
+template <template <int> class ENTRY> strata_status load_kernels(const strata__cuda_state *state)
+{
+    const void *kernels[] = {
+#define STRATA__KERNEL(f) reinterpret_cast<const void *>(ENTRY<f>::kernel()),
+        STRATA__FOR_EACH_UNIT_FORMAT(STRATA__KERNEL)
+#undef STRATA__KERNEL
+    };
+    return strata__few_load_kernels(state, kernels, sizeof kernels / sizeof kernels[0]);
+}
+
 } /* namespace */
 
 #endif

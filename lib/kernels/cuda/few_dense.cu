@@ -195,54 +195,27 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     store_tile(args, part, early, sums, first_tile * TILE);
 }
 
-typedef void (*dense_kernel)(strata__few_dense_args);
-
-dense_kernel kernel_of(uint32_t format)
-{
-    switch (format) {
-#define STRATA__CASE(f)                                                                            \
-    case f:                                                                                        \
-        return few_dense<f>;
-        STRATA__FOR_EACH_UNIT_FORMAT(STRATA__CASE)
-#undef STRATA__CASE
-    default:
-        return nullptr;
+template <int FORMAT> struct entry {
+    static auto kernel()
+    {
+        return few_dense<FORMAT>;
     }
-}
-
-strata__few_cut cut_for(uint32_t format, uint32_t inputs, uint32_t row_bytes, uint32_t limit)
-{
-    switch (format) {
-#define STRATA__CASE(f)                                                                            \
-    case f:                                                                                        \
-        return cut_of<f>(inputs, row_bytes, 1, limit);
-        STRATA__FOR_EACH_UNIT_FORMAT(STRATA__CASE)
-#undef STRATA__CASE
-    default:
-        return {};
-    }
-}
+};
 
 } /* namespace */
 
 strata_status strata__few_dense_load(const strata__cuda_state *state)
 {
-    const void *kernels[] = {
-#define STRATA__KERNEL(f) reinterpret_cast<const void *>(few_dense<f>),
-        STRATA__FOR_EACH_UNIT_FORMAT(STRATA__KERNEL)
-#undef STRATA__KERNEL
-    };
-    return strata__few_load_kernels(state, kernels, sizeof kernels / sizeof kernels[0]);
+    return load_kernels<entry>(state);
 }
 
 strata_status strata__few_dense(const strata__cuda_state *state, cudaStream_t stream,
                                 uint32_t format, strata__few_dense_args *args)
 {
-    const strata__format_info *info = strata__format_find(format);
     uint32_t tiles = 0;
-    args->row_bytes = args->inputs / info->block_values * info->block_bytes;
+    args->row_bytes = row_bytes_of(format, args->inputs);
     args->cut =
-        cut_for(format, args->inputs, args->row_bytes, args->in ? HALVES_LIMIT : FLOATS_LIMIT);
+        cut_for(format, args->inputs, args->row_bytes, 1, args->in ? HALVES_LIMIT : FLOATS_LIMIT);
     for (uint32_t p = 0; p < args->parts; p++) {
         args->part[p].first_tile = tiles;
         tiles += (args->part[p].outputs + TILE - 1) / TILE;
@@ -251,6 +224,6 @@ strata_status strata__few_dense(const strata__cuda_state *state, cudaStream_t st
     uint32_t bytes = sums_bytes(warps, args->rows) +
                      (args->in ? 0 : warps * rows_bytes(args->rows)) +
                      (args->cut.chunks < 2 ? 1 : 2) * args->cut.stage_bytes;
-    return launch_overlapped(state, stream, kernel_of(format), dim3(tiles), warps * 32, bytes,
-                             *args, "multiplying few rows");
+    return launch_overlapped(state, stream, kernel_of<entry>(format), dim3(tiles), warps * 32,
+                             bytes, *args, "multiplying few rows");
 }

@@ -234,52 +234,25 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     copy_async_wait<0>();
 }
 
-typedef void (*down_kernel)(strata__few_down_args);
-
-down_kernel kernel_of(uint32_t format)
-{
-    switch (format) {
-#define STRATA__CASE(f)                                                                            \
-    case f:                                                                                        \
-        return few_down<f>;
-        STRATA__FOR_EACH_UNIT_FORMAT(STRATA__CASE)
-#undef STRATA__CASE
-    default:
-        return nullptr;
+template <int FORMAT> struct entry {
+    static auto kernel()
+    {
+        return few_down<FORMAT>;
     }
-}
-
-strata__few_cut cut_for(uint32_t format, uint32_t inputs, uint32_t row_bytes)
-{
-    switch (format) {
-#define STRATA__CASE(f)                                                                            \
-    case f:                                                                                        \
-        return cut_of<f>(inputs, row_bytes, 1, WEIGHTS_LIMIT);
-        STRATA__FOR_EACH_UNIT_FORMAT(STRATA__CASE)
-#undef STRATA__CASE
-    default:
-        return {};
-    }
-}
+};
 
 } /* namespace */
 
 strata_status strata__few_down_load(const strata__cuda_state *state)
 {
-    const void *kernels[] = {
-#define STRATA__KERNEL(f) reinterpret_cast<const void *>(few_down<f>),
-        STRATA__FOR_EACH_UNIT_FORMAT(STRATA__KERNEL)
-#undef STRATA__KERNEL
-    };
-    return strata__few_load_kernels(state, kernels, sizeof kernels / sizeof kernels[0]);
+    return load_kernels<entry>(state);
 }
 
 strata_status strata__few_down(const strata__cuda_state *state, cudaStream_t stream,
                                uint32_t format, strata__few_down_args *args)
 {
-    const strata__format_info *info = strata__format_find(format);
-    args->row_bytes = args->inputs / info->block_values * info->block_bytes;
-    args->cut = cut_for(format, args->inputs, args->row_bytes);
+    args->row_bytes = row_bytes_of(format, args->inputs);
+    args->cut = cut_for(format, args->inputs, args->row_bytes, 1, WEIGHTS_LIMIT);
     uint32_t each =
         args->cut.warps * (HALVES * SUMS * 4 + STAGED_ROWS * ROW_BYTES) + 2 * args->cut.stage_bytes;
     uint64_t room = state->shared_memory_bytes - SHARED_KEPT;
@@ -289,6 +262,7 @@ strata_status strata__few_down(const strata__cuda_state *state, cudaStream_t str
         most = limit < most ? limit : most;
     args->at_once = most;
     dim3 grid((args->outputs + TILE - 1) / TILE);
-    return launch_overlapped(state, stream, kernel_of(format), grid, most * args->cut.warps * 32,
-                             most * each, *args, "multiplying down of few rows");
+    return launch_overlapped(state, stream, kernel_of<entry>(format), grid,
+                             most * args->cut.warps * 32, most * each, *args,
+                             "multiplying down of few rows");
 }

@@ -148,56 +148,29 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     store_tile(args, sums, found, pair, blockIdx.x * TILE);
 }
 
-typedef void (*gate_up_kernel)(strata__few_gate_up_args);
-
-gate_up_kernel kernel_of(uint32_t format)
-{
-    switch (format) {
-#define STRATA__CASE(f)                                                                            \
-    case f:                                                                                        \
-        return few_gate_up<f>;
-        STRATA__FOR_EACH_UNIT_FORMAT(STRATA__CASE)
-#undef STRATA__CASE
-    default:
-        return nullptr;
+template <int FORMAT> struct entry {
+    static auto kernel()
+    {
+        return few_gate_up<FORMAT>;
     }
-}
-
-strata__few_cut cut_for(uint32_t format, uint32_t inputs, uint32_t row_bytes)
-{
-    switch (format) {
-#define STRATA__CASE(f)                                                                            \
-    case f:                                                                                        \
-        return cut_of<f>(inputs, row_bytes, 2, WEIGHTS_LIMIT);
-        STRATA__FOR_EACH_UNIT_FORMAT(STRATA__CASE)
-#undef STRATA__CASE
-    default:
-        return {};
-    }
-}
+};
 
 } /* namespace */
 
 strata_status strata__few_gate_up_load(const strata__cuda_state *state)
 {
-    const void *kernels[] = {
-#define STRATA__KERNEL(f) reinterpret_cast<const void *>(few_gate_up<f>),
-        STRATA__FOR_EACH_UNIT_FORMAT(STRATA__KERNEL)
-#undef STRATA__KERNEL
-    };
-    return strata__few_load_kernels(state, kernels, sizeof kernels / sizeof kernels[0]);
+    return load_kernels<entry>(state);
 }
 
 strata_status strata__few_gate_up(const strata__cuda_state *state, cudaStream_t stream,
                                   uint32_t format, uint32_t pairs, strata__few_gate_up_args *args)
 {
-    const strata__format_info *info = strata__format_find(format);
-    args->row_bytes = args->inputs / info->block_values * info->block_bytes;
-    args->cut = cut_for(format, args->inputs, args->row_bytes);
+    args->row_bytes = row_bytes_of(format, args->inputs);
+    args->cut = cut_for(format, args->inputs, args->row_bytes, 2, WEIGHTS_LIMIT);
     uint32_t warps = args->cut.warps;
     uint32_t bytes =
         warps * 2 * HALVES * SUMS * 4 + 2 * (args->cut.chunks < 2 ? 1 : 2) * args->cut.stage_bytes;
     dim3 grid((args->outputs + TILE - 1) / TILE, pairs);
-    return launch_overlapped(state, stream, kernel_of(format), grid, warps * 32, bytes, *args,
-                             "multiplying gate and up of few rows");
+    return launch_overlapped(state, stream, kernel_of<entry>(format), grid, warps * 32, bytes,
+                             *args, "multiplying gate and up of few rows");
 }

@@ -14,27 +14,7 @@
 /* Formats of this kind, once each. */
 #define STRATA__FOR_EACH_UNIT_FORMAT(X)                                                            \
     X(STRATA__F16)                                                                                 \
-    X(STRATA__Q4_0)                                                                                \
-    X(STRATA__Q4_1)                                                                                \
-    X(STRATA__Q5_0)                                                                                \
-    X(STRATA__Q5_1)                                                                                \
-    X(STRATA__Q8_0)                                                                                \
-    X(STRATA__Q2_K)                                                                                \
-    X(STRATA__Q3_K)                                                                                \
-    X(STRATA__Q4_K)                                                                                \
-    X(STRATA__Q5_K)                                                                                \
-    X(STRATA__Q6_K)                                                                                \
-    X(STRATA__IQ2_XXS)                                                                             \
-    X(STRATA__IQ2_XS)                                                                              \
-    X(STRATA__IQ3_XXS)                                                                             \
-    X(STRATA__IQ1_S)                                                                               \
-    X(STRATA__IQ4_NL)                                                                              \
-    X(STRATA__IQ3_S)                                                                               \
-    X(STRATA__IQ2_S)                                                                               \
-    X(STRATA__IQ4_XS)                                                                              \
-    X(STRATA__IQ1_M)                                                                               \
-    X(STRATA__MXFP4)                                                                               \
-    X(STRATA__Q2_0)
+    STRATA__FOR_EACH_BLOCK_FORMAT(X)
 
 /* Halves in pairs: value 2 i of eight is the low half of word i. */
 struct unit8 {

@@ -8,30 +8,6 @@
 #include "kernels/cuda/decode.cuh"
 #include "kernels/cuda/int8.h"
 
-/* Every format that has an int8 form. */
-#define STRATA__FOR_EACH_INT8_FORMAT(X)                                                            \
-    X(STRATA__Q4_0)                                                                                \
-    X(STRATA__Q4_1)                                                                                \
-    X(STRATA__Q5_0)                                                                                \
-    X(STRATA__Q5_1)                                                                                \
-    X(STRATA__Q8_0)                                                                                \
-    X(STRATA__Q2_K)                                                                                \
-    X(STRATA__Q3_K)                                                                                \
-    X(STRATA__Q4_K)                                                                                \
-    X(STRATA__Q5_K)                                                                                \
-    X(STRATA__Q6_K)                                                                                \
-    X(STRATA__IQ2_XXS)                                                                             \
-    X(STRATA__IQ2_XS)                                                                              \
-    X(STRATA__IQ3_XXS)                                                                             \
-    X(STRATA__IQ1_S)                                                                               \
-    X(STRATA__IQ4_NL)                                                                              \
-    X(STRATA__IQ3_S)                                                                               \
-    X(STRATA__IQ2_S)                                                                               \
-    X(STRATA__IQ4_XS)                                                                              \
-    X(STRATA__IQ1_M)                                                                               \
-    X(STRATA__MXFP4)                                                                               \
-    X(STRATA__Q2_0)
-
 namespace
 {
 
@@ -152,7 +128,7 @@ decode_kernel kernel_of(uint32_t format)
 #define STRATA__CASE(f)                                                                            \
     case f:                                                                                        \
         return decode_int8<f>;
-        STRATA__FOR_EACH_INT8_FORMAT(STRATA__CASE)
+        STRATA__FOR_EACH_BLOCK_FORMAT(STRATA__CASE)
 #undef STRATA__CASE
     default:
         return nullptr;
@@ -165,7 +141,7 @@ strata_status strata__cuda_int8_decode_load(void)
 {
     const void *kernels[] = {
 #define STRATA__KERNEL(f) reinterpret_cast<const void *>(decode_int8<f>),
-        STRATA__FOR_EACH_INT8_FORMAT(STRATA__KERNEL)
+        STRATA__FOR_EACH_BLOCK_FORMAT(STRATA__KERNEL)
 #undef STRATA__KERNEL
     };
     return strata__cuda_load_kernels(kernels, sizeof kernels / sizeof kernels[0], 0);
