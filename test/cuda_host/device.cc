@@ -40,7 +40,7 @@ struct array {
     size_t offset, bytes;
 };
 
-alignas(ALIGNMENT) uint8_t region[REGION_BYTES];
+alignas(8192) uint8_t region[REGION_BYTES];
 std::vector<array> arrays;
 size_t used; /* by all arrays, without gaps */
 
@@ -74,12 +74,13 @@ const bool settings_read = [] {
     return true;
 }();
 
-array add_array(const char *slot, size_t bytes)
+array add_array(const char *slot, size_t bytes, size_t alignment)
 {
     size_t offset = ALIGNMENT;
     if (!arrays.empty())
         offset = arrays.back().offset + arrays.back().bytes + GAP;
-    offset = (offset + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    alignment = alignment > ALIGNMENT ? alignment : ALIGNMENT;
+    offset = (offset + alignment - 1) / alignment * alignment;
     used += bytes;
     if (used > shared_bytes || offset + bytes > REGION_BYTES)
         fault("a block of %zu bytes of shared memory, of %zu", used, shared_bytes);
@@ -96,7 +97,7 @@ void shared_begin(size_t dynamic_bytes)
     arrays.clear();
     used = 0;
     ASAN_POISON_MEMORY_REGION(region, REGION_BYTES);
-    add_array(nullptr, dynamic_bytes);
+    add_array(nullptr, dynamic_bytes, ALIGNMENT);
 }
 
 void shared_end()
@@ -109,12 +110,12 @@ void *dynamic_shared()
     return region + arrays[0].offset;
 }
 
-void *static_shared(const char &slot, size_t bytes)
+void *static_shared(const char &slot, size_t bytes, size_t alignment)
 {
     for (const array &one : arrays)
         if (one.slot == &slot)
             return region + one.offset;
-    return region + add_array(&slot, bytes).offset;
+    return region + add_array(&slot, bytes, alignment).offset;
 }
 
 uint32_t shared_offset(const void *p)

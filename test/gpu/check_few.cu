@@ -616,8 +616,12 @@ void check_route(const suite &s, const route_case &c, tally &t)
 void check_all_formats(const suite &s, tally &products, tally &experts)
 {
     for (uint32_t f : all_formats) {
-        if (s.leaves_out(f))
+        if (s.leaves_out(f)) {
+            check_project(s, {f, f, 256, 3, {16, 5, 16}, 1, false}, products);
+            if (strata__few_takes(f, 256))
+                check_experts_case(s, {f, f, 256, 256, 3, 2, 6, 0, false, true, 0.2f}, experts);
             continue;
+        }
         for (uint32_t rows : {1u, 3u, 16u}) {
             check_project(s, {f, f, 512, rows, {48, 17, 100}, 1, rows == 3}, products);
             if (strata__few_takes(f, 512))

@@ -1,148 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products of few rows: a block's 16 rows of weights are copied to shared memory as they are, in
- * whole lines, so that host memory can be read in place at the link's rate; a warp multiplies
- * slices of 256 values by up to eight activation rows with tensor cores (mma m16n8k16: weights are
- * the 16 rows, activation rows the 8 columns, which need not all be there).
+ * Products of few rows: a block has 16 rows of weights in shared memory as they are; a warp
+ * multiplies slices of 256 values by up to eight activation rows with tensor cores (mma m16n8k16:
+ * weights are the 16 rows, activation rows the 8 columns, which need not all be there).
  *
- * The order of values within a step of 32 is free as long as both sides have the same: lane (r, c),
- * r = lane / 4 and c = lane % 4, holds values 8 c ... 8 c + 7 of weight rows r and r + 8 and of
- * activation row r, so that both are read in pieces of eight.
+ * The order of values within a slice is free as long as both sides have the same: lane (r, c),
+ * r = lane / 4 and c = lane % 4, holds eight values side by side of weight rows r and r + 8 and of
+ * activation row r in each of eight steps. unit_place() says which: where values share a sub-scale,
+ * a lane has all of them in steps that follow each other.
  */
 #ifndef STRATA_KERNELS_CUDA_FEW_CUH
 #define STRATA_KERNELS_CUDA_FEW_CUH
 
-#include "kernels/cuda/attention_ptx.cuh"
 #include "kernels/cuda/common.cuh"
-#include "kernels/cuda/few.h"
+#include "kernels/cuda/few_tiles.cuh"
 #include "kernels/cuda/few_units.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace
 {
 
-constexpr uint32_t TILE = STRATA__FEW_TILE, SLICE = STRATA__FEW_SLICE, STEPS = SLICE / 32,
-                   COLUMNS = 8, HALVES = STRATA__DIRECT_ROWS / COLUMNS;
+constexpr uint32_t STEPS = SLICE / 32, COLUMNS = 8, HALVES = STRATA__DIRECT_ROWS / COLUMNS;
 static_assert(HALVES * COLUMNS == STRATA__DIRECT_ROWS, "every row has a column");
 
 /* So that three blocks of 256 threads share a multiprocessor, or one of 768 fits. */
 #define FEW_REGISTERS 80
 
+/* Most activation rows that a warp of the experts' kernels stages and multiplies at a time. */
+constexpr uint32_t PASS_ROWS = 4, SIGNED_PASS_ROWS = 2;
+
 /* What a warp leaves for the end of its block for eight activation rows: sums and squares. */
 constexpr uint32_t SUMS = COLUMNS * TILE + COLUMNS;
-
-template <int FORMAT> struct slice_of {
-    static constexpr uint32_t BYTES =
-        SLICE / block_shape<FORMAT>::VALUES * block_shape<FORMAT>::BYTES;
-};
-
-/* The rows of a tile in their matrix. */
-struct weight_tile {
-    const uint8_t *begin; /* of the matrix */
-    const uint8_t *end;
-    const uint8_t *start; /* of the tile's first row */
-    uint32_t rows;        /* that the matrix has there, up to TILE */
-    uint32_t row_bytes;
-};
-
-__device__ __forceinline__ weight_tile tile_of(const void *matrix, uint32_t row_bytes,
-                                               uint32_t outputs, uint32_t tile)
-{
-    const uint8_t *begin = static_cast<const uint8_t *>(matrix);
-    return {begin, begin + (uint64_t)outputs * row_bytes, begin + (uint64_t)tile * TILE * row_bytes,
-            min(TILE, outputs - tile * TILE), row_bytes};
-}
-
-__host__ __device__ __forceinline__ uint32_t misplaced(const uint8_t *p)
-{
-    return (uint32_t) reinterpret_cast<uintptr_t>(p) & 15;
-}
-
-/* 16 bytes at `from`, without those outside the matrix. */
-__device__ __forceinline__ void copy_16(uint8_t *to, const uint8_t *from, const weight_tile &tile)
-{
-    if (from >= tile.begin && from + 16 <= tile.end) {
-        copy_async_16(shared_address(to), from, true);
-        return;
-    }
-    for (uint32_t i = 0; i < 16; i++)
-        if (from + i >= tile.begin && from + i < tile.end)
-            to[i] = from[i];
-}
-
-/*
- * Bytes between the rows of a whole tile in shared memory: what they have, and 16 more where rows
- * of whole granules would share banks.
- */
-__device__ __forceinline__ uint32_t whole_pitch(const weight_tile &tile)
-{
-    return tile.row_bytes % 32 == 0 && misplaced(tile.start) == 0 ? tile.row_bytes + 16
-                                                                  : tile.row_bytes;
-}
-
-__host__ __device__ __forceinline__ uint32_t chunk_pitch(uint32_t piece_bytes)
-{
-    return 16 * ((piece_bytes + 30) / 16 | 1);
-}
-
-/* A tile as the contiguous piece of memory that it is, in lines of 128 bytes. */
-__device__ __forceinline__ void copy_whole(uint8_t *stage, const weight_tile &tile, uint32_t thread,
-                                           uint32_t threads)
-{
-    uint32_t before = (uint32_t) reinterpret_cast<uintptr_t>(tile.start) & 127, skip = before / 16;
-    uint32_t granules = (before + tile.rows * tile.row_bytes + 15) / 16;
-    uint32_t pad = whole_pitch(tile) - tile.row_bytes;
-    const uint8_t *line = tile.start - before;
-    for (uint32_t i = thread; i < granules; i += threads) {
-        uint32_t at = 16 * (i - skip);
-        if (i >= skip)
-            copy_16(stage + at + (pad ? at / tile.row_bytes * pad : 0), line + 16 * i, tile);
-    }
-}
-
-/* Some slices of each row. */
-template <int FORMAT>
-__device__ __forceinline__ void copy_chunk(uint8_t *stage, const weight_tile &tile,
-                                           const strata__few_cut &cut, uint32_t chunk,
-                                           uint32_t thread, uint32_t threads)
-{
-    uint32_t piece = cut.chunk * slice_of<FORMAT>::BYTES, first = chunk * piece;
-    uint32_t bytes = min(piece, tile.row_bytes - first), granules = (piece + 30) / 16;
-    for (uint32_t i = thread; i < tile.rows * granules; i += threads) {
-        uint32_t r = i / granules, at = i % granules * 16;
-        const uint8_t *from = tile.start + (uint64_t)r * tile.row_bytes + first;
-        if (at < misplaced(from) + bytes)
-            copy_16(stage + r * chunk_pitch(piece) + at, from - misplaced(from) + at, tile);
-    }
-}
-
-/* Begins the copy of a chunk, by some threads of the block; each closes a group of its own. */
-template <int FORMAT>
-__device__ __forceinline__ void copy_weights(uint8_t *stage, const weight_tile &tile,
-                                             const strata__few_cut &cut, uint32_t chunk,
-                                             uint32_t thread, uint32_t threads)
-{
-    if (cut.chunks == 1)
-        copy_whole(stage, tile, thread, threads);
-    else
-        copy_chunk<FORMAT>(stage, tile, cut, chunk, thread, threads);
-}
-
-/* Where a slice of row r lies; rows that are not there are taken for the last. */
-template <int FORMAT>
-__device__ __forceinline__ const uint8_t *staged_row(const uint8_t *stage, const weight_tile &tile,
-                                                     const strata__few_cut &cut, uint32_t slice,
-                                                     uint32_t r)
-{
-    r = min(r, tile.rows - 1);
-    if (cut.chunks == 1)
-        return stage + misplaced(tile.start) + r * whole_pitch(tile) +
-               slice * slice_of<FORMAT>::BYTES;
-    uint32_t piece = cut.chunk * slice_of<FORMAT>::BYTES, chunk = slice / cut.chunk;
-    const uint8_t *from = tile.start + (uint64_t)r * tile.row_bytes + chunk * piece;
-    return stage + r * chunk_pitch(piece) + misplaced(from) +
-           slice % cut.chunk * slice_of<FORMAT>::BYTES;
-}
 
 /* d = a (16 x 16) * b (16 x 8), or added to d */
 template <bool FIRST>
@@ -198,42 +86,73 @@ multiply_values(float (&d)[4], float (&minimum)[4], const uint8_t *low, const ui
     }
 }
 
+/* A lane's values of an activation row: in registers, or loaded from a staged row when used. */
+template <int FORMAT> struct kept_values {
+    const uint4 (&b)[STEPS];
+
+    __device__ __forceinline__ uint4 of_step(uint32_t step) const
+    {
+        return b[step];
+    }
+};
+
+template <int FORMAT> struct row_values {
+    const uint8_t *row;
+
+    __device__ __forceinline__ uint4 of_step(uint32_t step) const
+    {
+        uint32_t place = unit_place<FORMAT>(step, threadIdx.x % 4);
+        return *reinterpret_cast<const uint4 *>(row + 16 * place);
+    }
+};
+
 /*
- * Adds a slice to the sums of weight rows r and r + 8 by activation rows 2 c and 2 c + 1. `low` and
- * `high` are this lane's two staged rows, b[step] its values of activation row r.
+ * Adds a slice of some matrices to the sums of weight rows r and r + 8 by activation rows 2 c and
+ * 2 c + 1. `low` and `high` are this lane's two staged rows of each, `in` its activation row.
  */
-template <int FORMAT>
-__device__ __forceinline__ void multiply_slice(float (&sum)[4], const uint8_t *low,
-                                               const uint8_t *high, const unit_books<FORMAT> &books,
-                                               const uint4 (&b)[STEPS], uint32_t steps)
+template <int FORMAT, int MATRICES, typename IN>
+__device__ __forceinline__ void
+multiply_slice(float (&sum)[MATRICES][4], const uint8_t *const (&low)[MATRICES],
+               const uint8_t *const (&high)[MATRICES], const unit_books<FORMAT> &books,
+               const IN &in, uint32_t steps)
 {
     using form = unit_form<FORMAT>;
-    float d[4], minimum[4];
+    float d[MATRICES][4], minimum[MATRICES][4];
 #pragma unroll
     for (uint32_t step = 0; step < STEPS; step++) {
         if (step >= steps)
             break;
-        if (step % form::SCALE_STEPS == 0)
-            multiply_values<FORMAT, true>(d, minimum, low, high, books, b[step], step);
-        else
-            multiply_values<FORMAT, false>(d, minimum, low, high, books, b[step], step);
-        if ((step + 1) % form::SCALE_STEPS == 0 || step + 1 == steps) {
-            add_scaled(sum, d, unit_scale<FORMAT>(low, step), unit_scale<FORMAT>(high, step));
-            if constexpr (form::HAS_MINIMUM)
-                add_scaled(sum, minimum, unit_minimum<FORMAT>(low, step),
-                           unit_minimum<FORMAT>(high, step));
+        /* What steps of these have in common is loaded anew: it would not fit the registers. */
+        if (step % 2 == 0 && block_shape<FORMAT>::VALUES == SLICE)
+            __syncwarp();
+        uint4 b = in.of_step(step);
+#pragma unroll
+        for (int m = 0; m < MATRICES; m++) {
+            if (step % form::SCALE_STEPS == 0)
+                multiply_values<FORMAT, true>(d[m], minimum[m], low[m], high[m], books, b, step);
+            else
+                multiply_values<FORMAT, false>(d[m], minimum[m], low[m], high[m], books, b, step);
+            if ((step + 1) % form::SCALE_STEPS == 0 || step + 1 == steps) {
+                add_scaled(sum[m], d[m], unit_scale<FORMAT>(low[m], step),
+                           unit_scale<FORMAT>(high[m], step));
+                if constexpr (form::HAS_MINIMUM)
+                    add_scaled(sum[m], minimum[m], unit_minimum<FORMAT>(low[m], step),
+                               unit_minimum<FORMAT>(high[m], step));
+            }
         }
     }
 }
 
 /* This lane's values of an activation row of halves; zeros where the row is not there. */
+template <int FORMAT>
 __device__ __forceinline__ void load_halves(uint4 (&b)[STEPS], const uint16_t *row, uint32_t slice,
                                             uint32_t steps, bool valid)
 {
-    const uint4 *from = reinterpret_cast<const uint4 *>(row + slice * SLICE) + threadIdx.x % 4;
+    const uint4 *from = reinterpret_cast<const uint4 *>(row + slice * SLICE);
 #pragma unroll
     for (uint32_t step = 0; step < STEPS; step++)
-        b[step] = valid && step < steps ? from[4 * step] : make_uint4(0, 0, 0, 0);
+        b[step] = valid && step < steps ? from[unit_place<FORMAT>(step, threadIdx.x % 4)]
+                                        : make_uint4(0, 0, 0, 0);
 }
 
 /* Activation rows that a warp stages at a time, with room that spreads the banks. */
@@ -276,7 +195,7 @@ __device__ __forceinline__ float slice_scale_of(uint32_t magnitude)
  * A slice of row n of float32, times the gains where there are any, to shared memory as halves over
  * a scale of the slice. All lanes, eight values each.
  */
-__device__ __forceinline__ void stage_row(uint8_t *rows, uint32_t n, const float *row,
+__device__ __forceinline__ void stage_row(uint8_t *to, uint32_t n, const float *row,
                                           const float *gain, uint32_t slice, uint32_t steps,
                                           row_facts &facts)
 {
@@ -302,11 +221,10 @@ __device__ __forceinline__ void stage_row(uint8_t *rows, uint32_t n, const float
     float scale = slice_scale_of(__reduce_max_sync(0xffffffffu, most)), inverse = 1.0f / scale;
     if (lane == n)
         facts.scale = scale;
-    *reinterpret_cast<uint4 *>(rows + n % STAGED_ROWS * ROW_BYTES +
-                               lane * 16) = {pack_halves(low.x * inverse, low.y * inverse),
-                                             pack_halves(low.z * inverse, low.w * inverse),
-                                             pack_halves(high.x * inverse, high.y * inverse),
-                                             pack_halves(high.z * inverse, high.w * inverse)};
+    *reinterpret_cast<uint4 *>(to + lane * 16) = {pack_halves(low.x * inverse, low.y * inverse),
+                                                  pack_halves(low.z * inverse, low.w * inverse),
+                                                  pack_halves(high.x * inverse, high.y * inverse),
+                                                  pack_halves(high.z * inverse, high.w * inverse)};
 }
 
 __device__ __forceinline__ void clear(uint4 (&b)[STEPS])
@@ -317,17 +235,137 @@ __device__ __forceinline__ void clear(uint4 (&b)[STEPS])
 }
 
 /* This lane's values, if its row is among those staged, up to row `last`. */
+template <int FORMAT>
 __device__ __forceinline__ void load_staged(uint4 (&b)[STEPS], const uint8_t *rows, uint32_t last)
 {
-    uint32_t r = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+    uint32_t r = threadIdx.x % 32 / 4;
     __syncwarp();
     if (r / STAGED_ROWS == last / STAGED_ROWS && r <= last) {
 #pragma unroll
         for (uint32_t step = 0; step < STEPS; step++)
-            b[step] = *reinterpret_cast<const uint4 *>(rows + r % STAGED_ROWS * ROW_BYTES +
-                                                       step * 64 + c * 16);
+            b[step] = row_values<FORMAT>{rows + r % STAGED_ROWS * ROW_BYTES}.of_step(step);
     }
     __syncwarp();
+}
+
+/* Halves of the activation rows' columns that are used. */
+__host__ __device__ __forceinline__ uint32_t halves_of(uint32_t rows)
+{
+    return (rows + COLUMNS - 1) / COLUMNS;
+}
+
+/* A warp's shared memory: the rows of a pass, and sums of all rows, [matrix][row][TILE]. */
+__host__ __device__ __forceinline__ uint32_t warp_bytes(uint32_t pass_rows, uint32_t rows,
+                                                        uint32_t matrices)
+{
+    return pass_rows * ROW_BYTES + matrices * rows * TILE * 4;
+}
+
+/*
+ * Multiplies a slice of some matrices by the staged rows [first, first + count) of a pass, each in
+ * its column of eight; what other columns get means nothing.
+ */
+template <int FORMAT, int MATRICES>
+__device__ __forceinline__ void
+multiply_columns(float (&part)[MATRICES][4], const uint8_t *const (&low)[MATRICES],
+                 const uint8_t *const (&high)[MATRICES], const unit_books<FORMAT> &books,
+                 const uint8_t *rows, uint32_t first, uint32_t count, uint32_t steps)
+{
+    uint32_t n = threadIdx.x % 32 / 4 - first % COLUMNS;
+    multiply_slice<FORMAT, MATRICES>(
+        part, low, high, books, row_values<FORMAT>{rows + min(n, count - 1) * ROW_BYTES}, steps);
+}
+
+/*
+ * The same of formats with signs, by at most two rows, whose units are multiplied without their
+ * sub-scales: column 4 n + g has the values of row n that lanes c = g have, and zeros for others.
+ * So the columns' sums are those of the sub-scales, and these meet them in float32. part[m][0] and
+ * part[m][2] are what row n has in lanes c = 2 n and 2 n + 1.
+ */
+template <int FORMAT, int MATRICES>
+__device__ __forceinline__ void
+multiply_groups(float (&part)[MATRICES][4], const uint8_t *const (&low)[MATRICES],
+                const uint8_t *const (&high)[MATRICES], const unit_books<FORMAT> &books,
+                const uint8_t *rows, uint32_t count)
+{
+    constexpr uint32_t RUN = unit_form<FORMAT>::RUN;
+    uint32_t column = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+    row_values<FORMAT> in = {rows + column / 4 * ROW_BYTES};
+    bool own = column % 4 == c && column / 4 < count;
+    uint4 b = {};
+#pragma unroll
+    for (uint32_t run = 0; run < STEPS / RUN; run++) {
+        float d[MATRICES][4];
+#pragma unroll
+        for (uint32_t step = run * RUN; step < (run + 1) * RUN; step++) {
+            uint32_t place = unit_place<FORMAT>(step, c);
+            if (own)
+                b = in.of_step(step);
+#pragma unroll
+            for (int m = 0; m < MATRICES; m++) {
+                uint32_t u[4], v[4];
+                point_units<FORMAT>(low[m], place, books, u);
+                point_units<FORMAT>(high[m], place, books, v);
+                if (step % RUN == 0)
+                    multiply_step<true>(d[m], u, v, b);
+                else
+                    multiply_step<false>(d[m], u, v, b);
+            }
+        }
+        /* Of the groups of this lane's two columns. */
+        uint32_t even = unit_place<FORMAT>(run * RUN, 2 * (c % 2)), odd = even + RUN;
+#pragma unroll
+        for (int m = 0; m < MATRICES; m++) {
+            part[m][0] = fmaf(d[m][0], scale_of_part<FORMAT>(low[m], even), part[m][0]);
+            part[m][1] = fmaf(d[m][1], scale_of_part<FORMAT>(low[m], odd), part[m][1]);
+            part[m][2] = fmaf(d[m][2], scale_of_part<FORMAT>(high[m], even), part[m][2]);
+            part[m][3] = fmaf(d[m][3], scale_of_part<FORMAT>(high[m], odd), part[m][3]);
+        }
+    }
+#pragma unroll
+    for (int m = 0; m < MATRICES; m++) {
+        part[m][0] += part[m][1];
+        part[m][2] += part[m][3];
+        part[m][0] += __shfl_xor_sync(0xffffffffu, part[m][0], 1);
+        part[m][2] += __shfl_xor_sync(0xffffffffu, part[m][2], 1);
+        part[m][0] *= unit_scale<FORMAT>(low[m], 0);
+        part[m][2] *= unit_scale<FORMAT>(high[m], 0);
+    }
+}
+
+/* One of the two, into `part`, which is zero. */
+template <int FORMAT, int MATRICES>
+__device__ __forceinline__ void
+multiply_pass(float (&part)[MATRICES][4], const uint8_t *const (&low)[MATRICES],
+              const uint8_t *const (&high)[MATRICES], const unit_books<FORMAT> &books,
+              const uint8_t *rows, uint32_t first, uint32_t count, uint32_t steps)
+{
+    if constexpr (unit_form<FORMAT>::SIGNED)
+        multiply_groups<FORMAT, MATRICES>(part, low, high, books, rows, count);
+    else
+        multiply_columns<FORMAT, MATRICES>(part, low, high, books, rows, first, count, steps);
+}
+
+/*
+ * Leaves what a pass gave for one slice in a warp's sums of a matrix, times a scale of the rows
+ * that lane n has for row first + n, or adds it to what `more` says is there.
+ */
+template <int FORMAT>
+__device__ __forceinline__ void leave_pass(float *sums, const float (&part)[4], float scale,
+                                           uint32_t first, uint32_t count, bool more)
+{
+    constexpr bool SIGNED = unit_form<FORMAT>::SIGNED;
+    uint32_t r = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+#pragma unroll
+    for (uint32_t odd = 0; odd < (SIGNED ? 1 : 2); odd++) {
+        uint32_t n = SIGNED ? c / 2 : 2 * c + odd - first % COLUMNS;
+        float own = __shfl_sync(0xffffffffu, scale, n % 32);
+        float *to = sums + (first + n) * TILE + r;
+        if (n < count && !(SIGNED && c % 2)) {
+            to[0] = fmaf(part[odd], own, more ? to[0] : 0.0f);
+            to[8] = fmaf(part[2 + odd], own, more ? to[8] : 0.0f);
+        }
+    }
 }
 
 /* sum += part * scale, where lane n has the scale of activation row n. */
@@ -370,16 +408,19 @@ __device__ __forceinline__ uint32_t chunk_end(const strata__few_cut &cut, uint32
 }
 
 /*
- * Whole tiles where they fit, else as large chunks as there is room for two of; `matrices` of them
- * at a time. As many warps as a chunk has slices, or such a part of them that all have as many.
+ * Whole tiles where they fit, else chunks as large as they may be. As many warps as a chunk has
+ * slices, or such a part of them that all have as many.
  */
 template <int FORMAT>
-strata__few_cut cut_of(uint32_t inputs, uint32_t row_bytes, uint32_t matrices, uint32_t limit)
+strata__few_cut cut_of(uint32_t inputs, uint32_t row_bytes, const strata__few_limits &limits)
 {
-    uint32_t slices = (inputs + SLICE - 1) / SLICE, most = STRATA__FEW_WARPS;
-    strata__few_cut cut = {slices, 0, slices, 1, TILE * (row_bytes + 16) + 32};
+    uint32_t slices = (inputs + SLICE - 1) / SLICE, most = limits.warps;
+    strata__few_cut cut = {
+        slices, 0, slices, 1, TILE * (row_bytes + 16) + 32, 0xffffffffu / row_bytes + 1, 0};
+    cut.pass_rows = unit_form<FORMAT>::SIGNED ? SIGNED_PASS_ROWS : PASS_ROWS;
     for (uint32_t chunk = most;
-         cut.stage_bytes * matrices > limit / (cut.chunks == 1 ? 1 : 2) && chunk > 0; chunk--) {
+         cut.stage_bytes > (cut.chunks == 1 ? limits.whole_bytes : limits.chunk_bytes) && chunk > 0;
+         chunk--) {
         cut.chunk = chunk < slices ? chunk : slices;
         cut.chunks = 2 > (slices + chunk - 1) / chunk ? 2 : (slices + chunk - 1) / chunk;
         cut.stage_bytes = TILE * chunk_pitch(cut.chunk * slice_of<FORMAT>::BYTES) + 32;
@@ -390,12 +431,12 @@ strata__few_cut cut_of(uint32_t inputs, uint32_t row_bytes, uint32_t matrices, u
 }
 
 inline strata__few_cut cut_for(uint32_t format, uint32_t inputs, uint32_t row_bytes,
-                               uint32_t matrices, uint32_t limit)
+                               const strata__few_limits &limits)
 {
     switch (format) {
 #define STRATA__CASE(f)                                                                            \
     case f:                                                                                        \
-        return cut_of<f>(inputs, row_bytes, matrices, limit);
+        return cut_of<f>(inputs, row_bytes, limits);
         STRATA__FOR_EACH_UNIT_FORMAT(STRATA__CASE)
 #undef STRATA__CASE
     default:
@@ -407,6 +448,21 @@ inline uint32_t row_bytes_of(uint32_t format, uint32_t inputs)
 {
     const strata__format_info *info = strata__format_find(format);
     return inputs / info->block_values * info->block_bytes;
+}
+
+/*
+ * The most rows of a pass that fit in `room`, where `fixed` bytes lie beside those of the warps; a
+ * divisor of eight.
+ */
+inline uint32_t pass_rows_for(const strata__few_cut &cut, uint32_t rows, uint32_t matrices,
+                              uint32_t fixed, uint32_t room)
+{
+    uint32_t pass = cut.pass_rows;
+    while (pass > 1 && pass / 2 >= rows)
+        pass /= 2;
+    while (pass > 1 && cut.warps * warp_bytes(pass, rows, matrices) + fixed > room)
+        pass /= 2;
+    return pass;
 }
 
 /* ENTRY<FORMAT>::kernel() of a format. */

@@ -29,7 +29,16 @@ typedef struct strata__few_cut {
     uint32_t chunk; /* slices */
     uint32_t chunks;
     uint32_t stage_bytes; /* of a chunk */
+    uint32_t row_inverse; /* at * row_inverse >> 32 is at / bytes of a row, within a tile */
+    uint32_t pass_rows;   /* most activation rows at a time, where weights have them by passes */
 } strata__few_cut;
+
+/* Bytes of a matrix's tile: as a whole, or of each of two chunks under way; and warps. */
+typedef struct strata__few_limits {
+    uint32_t whole_bytes;
+    uint32_t chunk_bytes;
+    uint32_t warps;
+} strata__few_limits;
 
 /* One product of a launch. */
 typedef struct strata__few_part {
@@ -68,6 +77,8 @@ typedef struct strata__few_gate_up_args {
     float *h; /* [pairs][outputs] */
     strata__few_cut cut;
     uint32_t experts;
+    uint32_t rows; /* most of an expert */
+    uint32_t pass_rows;
     uint32_t inputs;
     uint32_t outputs;
     uint32_t row_bytes;
@@ -87,6 +98,7 @@ typedef struct strata__few_down_args {
     uint32_t experts;
     uint32_t at_once; /* experts a thread block multiplies side by side */
     uint32_t rows;
+    uint32_t pass_rows;
     uint32_t top_k;
     uint32_t inputs;
     uint32_t outputs;

@@ -223,6 +223,7 @@ strata_status strata__cuda_experts(strata__kernels *kernels, const strata__cuda_
     up.in = static_cast<const uint16_t *>(args->gate_up.in.data);
     up.in_scale = args->gate_up.in.scale;
     up.experts = down.experts = args->gate_up.range.last_expert + 1;
+    up.rows = args->combine.tokens;
     up.inputs = args->gate_up.gate.inputs;
     up.outputs = args->gate_up.gate.outputs;
     up.activation = args->gate_up.activation;

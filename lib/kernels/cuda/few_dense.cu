@@ -22,11 +22,6 @@ __device__ __forceinline__ const strata__few_part &part_of(const strata__few_den
 }
 
 /* What a block has in shared memory besides weights, in this order. */
-__host__ __device__ __forceinline__ uint32_t halves_of(uint32_t rows)
-{
-    return (rows + COLUMNS - 1) / COLUMNS;
-}
-
 __host__ __device__ __forceinline__ uint32_t sums_bytes(uint32_t warps, uint32_t rows)
 {
     return warps * halves_of(rows) * SUMS * 4;
@@ -106,15 +101,15 @@ __device__ __forceinline__ float load_rows(const strata__few_dense_args &args, u
     uint32_t count = min(COLUMNS, args.rows - first), steps = steps_of<FORMAT>(args.inputs, slice);
     if (args.in) {
         uint64_t start = (uint64_t)(first + min(r, count - 1)) * args.inputs;
-        load_halves(b, args.in + start, slice, steps, r < count);
+        load_halves<FORMAT>(b, args.in + start, slice, steps, r < count);
         return 1.0f;
     }
     clear(b);
     for (uint32_t n = 0; n < count; n++) {
-        stage_row(staging, n, args.x + (uint64_t)(first + n) * args.inputs, args.gain, slice, steps,
-                  facts);
+        stage_row(staging + n % STAGED_ROWS * ROW_BYTES, n,
+                  args.x + (uint64_t)(first + n) * args.inputs, args.gain, slice, steps, facts);
         if (n % STAGED_ROWS == STAGED_ROWS - 1 || n + 1 == count)
-            load_staged(b, staging, n);
+            load_staged<FORMAT>(b, staging, n);
     }
     return facts.scale;
 }
@@ -125,7 +120,7 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     few_dense(const __grid_constant__ strata__few_dense_args args)
 {
     extern __shared__ __align__(16) uint8_t memory[];
-    __shared__ __align__(16) unit_books<FORMAT> books;
+    __shared__ unit_books<FORMAT> books;
     __shared__ output_facts early;
     const strata__few_part &part = part_of(args, blockIdx.x);
     uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, halves = halves_of(args.rows);
@@ -159,17 +154,18 @@ __global__ void __maxnreg__(FEW_REGISTERS)
                 if (half >= halves)
                     break;
                 uint4 b[STEPS];
-                float sliced[4] = {};
+                float sliced[1][4] = {};
                 float scale = load_rows<FORMAT>(args, half, slice, rows, b, facts[half]);
                 if (!ready) {
                     copy_async_wait<1>();
                     __syncthreads();
                     ready = true;
                 }
-                multiply_slice<FORMAT>(sliced, staged_row<FORMAT>(stage, tile, args.cut, slice, r),
-                                       staged_row<FORMAT>(stage, tile, args.cut, slice, r + 8),
-                                       books, b, steps_of<FORMAT>(args.inputs, slice));
-                add_slice(sum[half], sliced, scale);
+                multiply_slice<FORMAT, 1>(
+                    sliced, {staged_row<FORMAT>(stage, tile, args.cut, chunk, slice, r)},
+                    {staged_row<FORMAT>(stage, tile, args.cut, chunk, slice, r + 8)}, books,
+                    kept_values<FORMAT>{b}, steps_of<FORMAT>(args.inputs, slice));
+                add_slice(sum[half], sliced[0], scale);
             }
         if (!ready) {
             copy_async_wait<1>();
@@ -212,10 +208,10 @@ strata_status strata__few_dense_load(const strata__cuda_state *state)
 strata_status strata__few_dense(const strata__cuda_state *state, cudaStream_t stream,
                                 uint32_t format, strata__few_dense_args *args)
 {
-    uint32_t tiles = 0;
+    uint32_t tiles = 0, limit = args->in ? HALVES_LIMIT : FLOATS_LIMIT;
     args->row_bytes = row_bytes_of(format, args->inputs);
     args->cut =
-        cut_for(format, args->inputs, args->row_bytes, 1, args->in ? HALVES_LIMIT : FLOATS_LIMIT);
+        cut_for(format, args->inputs, args->row_bytes, {limit, limit / 2, STRATA__FEW_WARPS});
     for (uint32_t p = 0; p < args->parts; p++) {
         args->part[p].first_tile = tiles;
         tiles += (args->part[p].outputs + TILE - 1) / TILE;

@@ -10,15 +10,18 @@ namespace
 {
 
 /*
- * WEIGHTS_LIMIT: of an expert, so that one fits in 99 KiB with all that is beside it; a device with
- * more multiplies more experts side by side, for which there are named barriers.
+ * LIMITS: of an expert's tile, of which there are two, so that one expert fits in 99 KiB with all
+ * that is beside it; a device with more multiplies more experts side by side, for which there are
+ * named barriers.
  */
 constexpr uint32_t MAX_WARPS = 24, MAX_PAIRS = STRATA__FEW_MAX_PAIRS, MAX_GROUPS = 15,
-                   WEIGHTS_LIMIT = 40 * 1024, SHARED_MOST = 160 * 1024, SHARED_KEPT = 24 * 1024;
+                   SHARED_MOST = 160 * 1024, SHARED_KEPT = 24 * 1024;
+constexpr strata__few_limits LIMITS = {20 * 1024, 20 * 1024, STRATA__FEW_WARPS};
 
 /* The experts with rows, in ascending order, and where each pair's rows are. */
 struct routing {
     uint32_t count;
+    const void *blob[MAX_PAIRS];
     uint32_t expert[MAX_PAIRS];
     uint32_t first[MAX_PAIRS + 1]; /* sorted row */
     uint16_t place[MAX_PAIRS];     /* of a sorted row's expert in the list */
@@ -32,6 +35,7 @@ __device__ __forceinline__ void read_routing(const strata__few_down_args &args, 
 {
     uint32_t pairs = args.rows * args.top_k, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     uint32_t warps = blockDim.x / 32, listed = 0;
+    static_assert(MAX_WARPS <= 32, "a warp adds the counts of all");
     for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x) {
         found.sorted[i] = args.sorted_index[i];
         found.weight[i] = args.weights[i];
@@ -44,13 +48,13 @@ __device__ __forceinline__ void read_routing(const strata__few_down_args &args, 
         if (lane == 0)
             found.warp_counts[warp] = __popc(used);
         __syncthreads();
-        uint32_t at = listed + __popc(used & ((1u << lane) - 1));
-        for (uint32_t w = 0; w < warps; w++) {
-            at += w < warp ? found.warp_counts[w] : 0;
-            listed += found.warp_counts[w];
-        }
+        uint32_t counted = lane < warps ? found.warp_counts[lane] : 0;
+        uint32_t at = listed + __popc(used & ((1u << lane) - 1)) +
+                      __reduce_add_sync(0xffffffffu, lane < warp ? counted : 0);
+        listed += __reduce_add_sync(0xffffffffu, counted);
         if (first < end && end <= MAX_PAIRS) {
             found.expert[at] = e;
+            found.blob[at] = args.blobs[e];
             found.first[at] = first;
             for (uint32_t p = first; p < end; p++)
                 found.place[p] = (uint16_t)at;
@@ -81,7 +85,7 @@ __device__ __forceinline__ bool item_of(const strata__few_down_args &args, const
 __device__ __forceinline__ weight_tile tile_of_item(const strata__few_down_args &args,
                                                     const routing &found, const work_item &item)
 {
-    return tile_of(args.blobs[found.expert[item.place]], args.row_bytes, args.outputs, blockIdx.x);
+    return tile_of(found.blob[item.place], args.row_bytes, args.outputs, blockIdx.x);
 }
 
 template <int FORMAT>
@@ -105,44 +109,93 @@ __device__ __forceinline__ void group_barrier(uint32_t group, uint32_t warps)
         asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "r"(warps * 32) : "memory");
 }
 
+/* The rows of a pass of a slice, `first` the first of its expert's, to the warp's shared memory. */
+__device__ __forceinline__ void stage_pass(const strata__few_down_args &args, const float *h,
+                                           uint8_t *rows, uint32_t slice, uint32_t steps,
+                                           uint32_t count, row_facts &facts)
+{
+#pragma unroll 1
+    for (uint32_t n = 0; n < count; n++)
+        stage_row(rows + n * ROW_BYTES, n, h + (uint64_t)n * args.inputs, nullptr, slice, steps,
+                  facts);
+}
+
+/* Hidden values of row `first` of an item's expert, and how many rows follow in its pass. */
+__device__ __forceinline__ const float *rows_of_pass(const strata__few_down_args &args,
+                                                     const routing &found, const work_item &item,
+                                                     uint32_t first, uint32_t &count)
+{
+    uint32_t start = found.first[item.place] + first;
+    count = min(found.first[item.place + 1] - start, args.pass_rows);
+    return args.h + (uint64_t)start * args.inputs;
+}
+
+/*
+ * Begins the copy of a group's first item and stages the first rows meanwhile; false where it has
+ * none.
+ */
+template <int FORMAT>
+__device__ __forceinline__ bool begin_first(const strata__few_down_args &args, const routing &found,
+                                            uint32_t group, uint8_t *stages, uint8_t *rows,
+                                            row_facts &facts)
+{
+    uint32_t threads = args.cut.warps * 32, thread = threadIdx.x % threads, slice = thread / 32;
+    uint32_t steps = steps_of<FORMAT>(args.inputs, slice), count;
+    work_item item;
+    if (!item_of(args, found, group, 0, item)) {
+        copy_async_commit();
+        return false;
+    }
+    const float *h = rows_of_pass(args, found, item, 0, count);
+    weight_tile tile = tile_of_item(args, found, item);
+    if (by_granules(tile, args.cut)) {
+        granules pieces;
+        pieces.load(tile, thread, threads);
+        stage_pass(args, h, rows, slice, steps, count, facts);
+        pieces.store(stages, tile, args.cut, thread, threads);
+        move_rest(stages, tile, args.cut, thread, threads);
+        copy_async_commit();
+    } else {
+        copy_item<FORMAT>(args, found, group, 0, stages);
+        stage_pass(args, h, rows, slice, steps, count, facts);
+    }
+    return true;
+}
+
 /* Adds the product of the warp's slices of an item to the sums of its rows. */
 template <int FORMAT>
 __device__ __forceinline__ void
 multiply_item(const strata__few_down_args &args, const routing &found, const work_item &item,
-              uint8_t *rows, const uint8_t *stage, const unit_books<FORMAT> &books,
-              float (&sum)[HALVES][4])
+              uint8_t *rows, const uint8_t *stage, const unit_books<FORMAT> &books, bool staged,
+              row_facts &facts)
 {
     uint32_t r = threadIdx.x % 32 / 4, warp = threadIdx.x / 32, warps = args.cut.warps;
-    uint32_t first = found.first[item.place], count = found.first[item.place + 1] - first;
+    uint32_t all = found.first[item.place + 1] - found.first[item.place];
     weight_tile tile = tile_of_item(args, found, item);
     bool ready = false;
     for (uint32_t slice = item.chunk * args.cut.chunk + warp % warps;
          slice < chunk_end(args.cut, item.chunk); slice += warps)
-#pragma unroll
-        for (uint32_t half = 0; half < HALVES; half++) {
-            if (half * COLUMNS >= count)
-                break;
-            uint32_t own = min(COLUMNS, count - half * COLUMNS);
-            uint32_t steps = steps_of<FORMAT>(args.inputs, slice);
-            const float *h = args.h + (uint64_t)(first + half * COLUMNS) * args.inputs;
-            uint4 b[STEPS];
-            float sliced[4] = {};
-            row_facts facts = {};
-            clear(b);
-            for (uint32_t n = 0; n < own; n++) {
-                stage_row(rows, n, h + (uint64_t)n * args.inputs, nullptr, slice, steps, facts);
-                if (n % STAGED_ROWS == STAGED_ROWS - 1 || n + 1 == own)
-                    load_staged(b, rows, n);
+        for (uint32_t first = 0; first < all; first += args.pass_rows) {
+            uint32_t steps = steps_of<FORMAT>(args.inputs, slice), count;
+            const float *h = rows_of_pass(args, found, item, first, count);
+            float part[1][4] = {};
+            if (!staged) {
+                __syncwarp();
+                stage_pass(args, h, rows, slice, steps, count, facts);
+                __syncwarp();
             }
+            staged = false;
             if (!ready) {
                 copy_async_wait<1>();
                 group_barrier(warp / warps, warps);
                 ready = true;
             }
-            multiply_slice<FORMAT>(sliced, staged_row<FORMAT>(stage, tile, args.cut, slice, r),
-                                   staged_row<FORMAT>(stage, tile, args.cut, slice, r + 8), books,
-                                   b, steps);
-            add_slice(sum[half], sliced, facts.scale);
+            multiply_pass<FORMAT, 1>(
+                part, {staged_row<FORMAT>(stage, tile, args.cut, item.chunk, slice, r)},
+                {staged_row<FORMAT>(stage, tile, args.cut, item.chunk, slice, r + 8)}, books, rows,
+                first, count, steps);
+            leave_pass<FORMAT>(reinterpret_cast<float *>(rows + args.pass_rows * ROW_BYTES),
+                               part[0], facts.scale, first, count, slice != warp % warps);
         }
     if (!ready) {
         copy_async_wait<1>();
@@ -152,16 +205,17 @@ multiply_item(const strata__few_down_args &args, const routing &found, const wor
 
 /* The sum of one output of one sorted row over its expert's warps. */
 __device__ __forceinline__ float finished(const strata__few_down_args &args, const routing &found,
-                                          const float *sums, uint32_t place, uint32_t base,
+                                          const uint8_t *warps, uint32_t place, uint32_t base,
                                           uint32_t pair, uint32_t at)
 {
     uint32_t n = pair - found.first[place], expert = found.expert[place];
     uint32_t output = blockIdx.x * TILE + at;
-    const float *from = sums + (place - base) * args.cut.warps * HALVES * SUMS +
-                        n / COLUMNS * SUMS + n % COLUMNS * TILE + at;
+    uint32_t bytes = warp_bytes(args.pass_rows, args.rows, 1);
+    const uint8_t *from = warps + (place - base) * args.cut.warps * bytes +
+                          args.pass_rows * ROW_BYTES + (n * TILE + at) * 4;
     float y = 0.0f;
     for (uint32_t w = 0; w < args.cut.warps; w++)
-        y += from[w * HALVES * SUMS];
+        y += *reinterpret_cast<const float *>(from + w * bytes);
     if (args.bias)
         y += args.bias[(uint64_t)expert * args.outputs + output];
     return args.expert_scale ? y * args.expert_scale[expert] : y;
@@ -172,7 +226,7 @@ __device__ __forceinline__ float finished(const strata__few_down_args &args, con
  * of the row's experts that is still to be added.
  */
 __device__ __forceinline__ void add_round(const strata__few_down_args &args, const routing &found,
-                                          const float *sums, uint32_t base, uint8_t *next)
+                                          const uint8_t *warps, uint32_t base, uint8_t *next)
 {
     for (uint32_t i = threadIdx.x; i < TILE * args.rows; i += blockDim.x) {
         uint32_t row = i / TILE, at = i % TILE, j = next[i];
@@ -184,7 +238,7 @@ __device__ __forceinline__ void add_round(const strata__few_down_args &args, con
             if (place >= base + args.at_once)
                 break;
             sum = fmaf(args.alpha * found.weight[row * args.top_k + j],
-                       finished(args, found, sums, place, base, pair, at), sum);
+                       finished(args, found, warps, place, base, pair, at), sum);
         }
         next[i] = (uint8_t)j;
         *x = sum;
@@ -197,38 +251,35 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     few_down(const __grid_constant__ strata__few_down_args args)
 {
     extern __shared__ __align__(16) uint8_t memory[];
-    __shared__ __align__(16) unit_books<FORMAT> books;
+    __shared__ unit_books<FORMAT> books;
     __shared__ routing found;
     __shared__ uint8_t next[TILE * STRATA__DIRECT_ROWS];
     uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32, group = warp / args.cut.warps;
-    float *sums = reinterpret_cast<float *>(memory);
-    uint8_t *rows = memory + warps * HALVES * SUMS * 4 + warp * STAGED_ROWS * ROW_BYTES;
-    uint8_t *stages = memory + warps * (HALVES * SUMS * 4 + STAGED_ROWS * ROW_BYTES) +
-                      group * 2 * args.cut.stage_bytes;
+    uint32_t own_bytes = warp_bytes(args.pass_rows, args.rows, 1);
+    uint8_t *rows = memory + warp * own_bytes;
+    uint8_t *stages = memory + warps * own_bytes + group * 2 * args.cut.stage_bytes;
     let_next_start();
     for (uint32_t i = threadIdx.x; i < TILE * STRATA__DIRECT_ROWS; i += blockDim.x)
         next[i] = 0;
     books.load();
     wait_for_earlier();
     read_routing(args, found);
-    copy_item<FORMAT>(args, found, group, 0, stages);
+    row_facts facts = {};
+    bool staged = begin_first<FORMAT>(args, found, group, stages, rows, facts);
     copy_item<FORMAT>(args, found, group, 1, stages);
     uint32_t i = 0;
     for (uint32_t base = 0; base < found.count; base += args.at_once) {
-        float sum[HALVES][4] = {};
         work_item item;
         for (uint32_t chunk = 0; chunk < args.cut.chunks; chunk++, i++) {
             if (item_of(args, found, group, i, item))
                 multiply_item<FORMAT>(args, found, item, rows,
-                                      stages + i % 2 * args.cut.stage_bytes, books, sum);
+                                      stages + i % 2 * args.cut.stage_bytes, books, staged, facts);
+            staged = false;
             group_barrier(group, args.cut.warps);
             copy_item<FORMAT>(args, found, group, i + 2, stages);
         }
-#pragma unroll
-        for (uint32_t half = 0; half < HALVES; half++)
-            leave_sums(sums + (warp * HALVES + half) * SUMS, sum[half]);
         __syncthreads();
-        add_round(args, found, sums, base, next);
+        add_round(args, found, memory, base, next);
         __syncthreads();
     }
     copy_async_wait<0>();
@@ -252,11 +303,13 @@ strata_status strata__few_down(const strata__cuda_state *state, cudaStream_t str
                                uint32_t format, strata__few_down_args *args)
 {
     args->row_bytes = row_bytes_of(format, args->inputs);
-    args->cut = cut_for(format, args->inputs, args->row_bytes, 1, WEIGHTS_LIMIT);
-    uint32_t each =
-        args->cut.warps * (HALVES * SUMS * 4 + STAGED_ROWS * ROW_BYTES) + 2 * args->cut.stage_bytes;
+    args->cut = cut_for(format, args->inputs, args->row_bytes, LIMITS);
+    uint32_t stages = 2 * args->cut.stage_bytes;
     uint64_t room = state->shared_memory_bytes - SHARED_KEPT;
-    uint32_t most = (uint32_t)(room < SHARED_MOST ? room : SHARED_MOST) / each;
+    room = room < SHARED_MOST ? room : SHARED_MOST;
+    args->pass_rows = pass_rows_for(args->cut, args->rows, 1, stages, (uint32_t)room);
+    uint32_t each = args->cut.warps * warp_bytes(args->pass_rows, args->rows, 1) + stages;
+    uint32_t most = (uint32_t)room / each;
     uint32_t limits[] = {MAX_WARPS / args->cut.warps, MAX_GROUPS, args->rows * args->top_k};
     for (uint32_t limit : limits)
         most = limit < most ? limit : most;

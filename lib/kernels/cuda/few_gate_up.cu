@@ -9,11 +9,13 @@
 namespace
 {
 
-/* Of both matrices' weights, so that the sums fit beside them in 99 KiB. */
-constexpr uint32_t WEIGHTS_LIMIT = 48 * 1024;
+/* Of a matrix's weights, so that all fits in 99 KiB with both and with what is KEPT free. */
+constexpr strata__few_limits LIMITS = {24 * 1024, 12 * 1024, 8};
+constexpr uint32_t SHARED_KEPT = 20 * 1024;
 
 struct found_expert {
     uint32_t expert, rows; /* rows 0: the block has nothing to do */
+    weight_tile gate, up;
 };
 
 /* The expert whose first sorted row is `pair`; all threads of the block. */
@@ -21,28 +23,36 @@ __device__ __forceinline__ void find_expert(const strata__few_gate_up_args &args
                                             found_expert &found)
 {
     if (threadIdx.x == 0)
-        found = {0, 0};
+        found.rows = 0;
     __syncthreads();
     for (uint32_t e = threadIdx.x; e < args.experts; e += blockDim.x) {
         uint32_t first = args.offsets[e], end = args.offsets[e + 1];
         if (first == pair && first < end)
-            found = {e, end - first};
+            found = {e, end - first,
+                     tile_of(args.blobs[0][e], args.row_bytes, args.outputs, blockIdx.x),
+                     tile_of(args.blobs[1][e], args.row_bytes, args.outputs, blockIdx.x)};
     }
     __syncthreads();
 }
 
-/* What the warps leave: [warp][matrix][half] of SUMS floats. */
-__device__ __forceinline__ float sum_of(const strata__few_gate_up_args &args, const float *sums,
+/* A warp's sums of a matrix. */
+__device__ __forceinline__ float *sums_of(const strata__few_gate_up_args &args, uint8_t *memory,
+                                          uint32_t warp, uint32_t matrix)
+{
+    uint32_t at = (warp + 1) * warp_bytes(args.pass_rows, args.rows, 2);
+    return reinterpret_cast<float *>(memory + at) - (2 - matrix) * args.rows * TILE;
+}
+
+__device__ __forceinline__ float sum_of(const strata__few_gate_up_args &args, uint8_t *memory,
                                         uint32_t matrix, uint32_t row, uint32_t at)
 {
-    const float *from = sums + (matrix * HALVES + row / COLUMNS) * SUMS + row % COLUMNS * TILE + at;
     float y = 0.0f;
     for (uint32_t w = 0; w < args.cut.warps; w++)
-        y += from[w * 2 * HALVES * SUMS];
+        y += sums_of(args, memory, w, matrix)[row * TILE + at];
     return y;
 }
 
-__device__ __forceinline__ void store_tile(const strata__few_gate_up_args &args, const float *sums,
+__device__ __forceinline__ void store_tile(const strata__few_gate_up_args &args, uint8_t *memory,
                                            const found_expert &found, uint32_t pair, uint32_t first)
 {
     for (uint32_t i = threadIdx.x; i < TILE * found.rows; i += blockDim.x) {
@@ -51,8 +61,8 @@ __device__ __forceinline__ void store_tile(const strata__few_gate_up_args &args,
             continue;
         uint64_t bias = (uint64_t)found.expert * args.outputs + output;
         float scale = args.in_scale ? args.in_scale[args.sorted_row[pair + row]] : 1.0f;
-        float gate = sum_of(args, sums, 0, row, at) * scale;
-        float up = sum_of(args, sums, 1, row, at) * scale;
+        float gate = sum_of(args, memory, 0, row, at) * scale;
+        float up = sum_of(args, memory, 1, row, at) * scale;
         gate += args.bias[0] ? args.bias[0][bias] : 0.0f;
         up += args.bias[1] ? args.bias[1][bias] : 0.0f;
         args.h[(uint64_t)(pair + row) * args.outputs + output] =
@@ -74,10 +84,85 @@ __device__ __forceinline__ void copy_both(const strata__few_gate_up_args &args, 
     copy_async_commit();
 }
 
-__device__ __forceinline__ weight_tile tile_of_expert(const strata__few_gate_up_args &args,
-                                                      const void *const *blobs, uint32_t expert)
+/*
+ * Begins the copies of the first two chunks. `meanwhile` is done while they are under way.
+ */
+template <int FORMAT, typename DO>
+__device__ __forceinline__ void begin_copies(const strata__few_gate_up_args &args, uint8_t *stages,
+                                             const weight_tile &gate, const weight_tile &up,
+                                             DO meanwhile)
 {
-    return tile_of(blobs[expert], args.row_bytes, args.outputs, blockIdx.x);
+    if (by_granules(gate, args.cut) && by_granules(up, args.cut)) {
+        uint8_t *second = stages + args.cut.stage_bytes;
+        granules of_gate, of_up;
+        of_gate.load(gate, threadIdx.x, blockDim.x);
+        of_up.load(up, threadIdx.x, blockDim.x);
+        meanwhile();
+        of_gate.store(stages, gate, args.cut, threadIdx.x, blockDim.x);
+        of_up.store(second, up, args.cut, threadIdx.x, blockDim.x);
+        move_rest(stages, gate, args.cut, threadIdx.x, blockDim.x);
+        move_rest(second, up, args.cut, threadIdx.x, blockDim.x);
+    } else {
+        copy_both<FORMAT>(args, stages, gate, up, 0);
+        copy_both<FORMAT>(args, stages + 2 * args.cut.stage_bytes, gate, up, 1);
+        meanwhile();
+    }
+}
+
+/* A slice of the activation rows of sorted rows [first, first + count) to shared memory. */
+template <int FORMAT>
+__device__ __forceinline__ void stage_halves(const strata__few_gate_up_args &args, uint8_t *rows,
+                                             uint32_t first, uint32_t count, uint32_t slice)
+{
+    uint32_t lane = threadIdx.x % 32, at = slice * SLICE + lane * 8;
+    constexpr uint32_t MOST = unit_form<FORMAT>::SIGNED ? SIGNED_PASS_ROWS : PASS_ROWS;
+    uint4 v[MOST];
+    if (at >= args.inputs)
+        return;
+#pragma unroll
+    for (uint32_t n = 0; n < MOST; n++)
+        if (n < count)
+            v[n] = *reinterpret_cast<const uint4 *>(
+                args.in + (uint64_t)args.sorted_row[first + n] * args.inputs + at);
+#pragma unroll
+    for (uint32_t n = 0; n < MOST; n++)
+        if (n < count)
+            *reinterpret_cast<uint4 *>(rows + n * ROW_BYTES + lane * 16) = v[n];
+}
+
+/* A slice of both matrices by the staged rows of a pass, to the warp's sums. */
+template <int FORMAT>
+__device__ __forceinline__ void
+multiply_both(const strata__few_gate_up_args &args, const found_expert &found, uint8_t *memory,
+              const uint8_t *stage, const unit_books<FORMAT> &books, const uint8_t *rows,
+              uint32_t chunk, uint32_t slice, uint32_t first, uint32_t count)
+{
+    const weight_tile &gate = found.gate, &up = found.up;
+    const uint8_t *second = stage + args.cut.stage_bytes;
+    uint32_t r = threadIdx.x % 32 / 4, warp = threadIdx.x / 32;
+    uint32_t steps = steps_of<FORMAT>(args.inputs, slice);
+    const uint8_t *low[2] = {staged_row<FORMAT>(stage, gate, args.cut, chunk, slice, r),
+                             staged_row<FORMAT>(second, up, args.cut, chunk, slice, r)};
+    const uint8_t *high[2] = {staged_row<FORMAT>(stage, gate, args.cut, chunk, slice, r + 8),
+                              staged_row<FORMAT>(second, up, args.cut, chunk, slice, r + 8)};
+    float part[2][4] = {};
+    if constexpr (block_shape<FORMAT>::VALUES < SLICE) {
+        multiply_pass<FORMAT, 2>(part, low, high, books, rows, first, count, steps);
+    } else {
+        /* One after the other: registers are too few for both. */
+#pragma unroll
+        for (uint32_t m = 0; m < 2; m++) {
+            float own[1][4] = {};
+            multiply_pass<FORMAT, 1>(own, {low[m]}, {high[m]}, books, rows, first, count, steps);
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                part[m][i] = own[0][i];
+        }
+    }
+#pragma unroll
+    for (uint32_t m = 0; m < 2; m++)
+        leave_pass<FORMAT>(sums_of(args, memory, warp, m), part[m], 1.0f, first, count,
+                           slice != warp);
 }
 
 /* Grid: tiles, pairs. */
@@ -86,66 +171,45 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     few_gate_up(const __grid_constant__ strata__few_gate_up_args args)
 {
     extern __shared__ __align__(16) uint8_t memory[];
-    __shared__ __align__(16) unit_books<FORMAT> books;
+    __shared__ unit_books<FORMAT> books;
     __shared__ found_expert found;
-    __shared__ weight_tile tiles[2]; /* here, not in registers, which are scarce */
-    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, pair = blockIdx.y;
-    float *sums = reinterpret_cast<float *>(memory);
-    uint8_t *stages = memory + args.cut.warps * 2 * HALVES * SUMS * 4;
+    uint32_t warp = threadIdx.x / 32, pair = blockIdx.y;
+    uint32_t own_bytes = warp_bytes(args.pass_rows, args.rows, 2);
+    uint8_t *rows = memory + warp * own_bytes, *stages = memory + args.cut.warps * own_bytes;
     let_next_start();
     books.load();
     wait_for_earlier();
     find_expert(args, pair, found);
-    if (found.rows == 0)
+    uint32_t count = found.rows;
+    if (count == 0)
         return;
-    if (threadIdx.x < 2)
-        tiles[threadIdx.x] = tile_of_expert(args, args.blobs[threadIdx.x], found.expert);
-    __syncthreads();
-    const weight_tile &gate = tiles[0], &up = tiles[1];
-    copy_both<FORMAT>(args, stages, gate, up, 0);
-    copy_both<FORMAT>(args, stages + 2 * args.cut.stage_bytes, gate, up, 1);
-    float sum[2][HALVES][4] = {};
+    begin_copies<FORMAT>(args, stages, found.gate, found.up, [&] {
+        stage_halves<FORMAT>(args, rows, pair, min(count, args.pass_rows), warp);
+    });
+    bool staged = true;
     for (uint32_t chunk = 0; chunk < args.cut.chunks; chunk++) {
         uint8_t *stage = stages + chunk % 2 * 2 * args.cut.stage_bytes;
-        bool ready = false;
+        copy_async_wait<1>();
+        __syncthreads();
         for (uint32_t slice = chunk * args.cut.chunk + warp; slice < chunk_end(args.cut, chunk);
              slice += args.cut.warps)
-#pragma unroll
-            for (uint32_t half = 0; half < HALVES; half++) {
-                if (half * COLUMNS >= found.rows)
-                    break;
-                uint32_t row = half * COLUMNS + r, steps = steps_of<FORMAT>(args.inputs, slice);
-                bool valid = row < found.rows;
-                uint64_t start = valid ? (uint64_t)args.sorted_row[pair + row] * args.inputs : 0;
-                uint4 b[STEPS];
-                load_halves(b, args.in + start, slice, steps, valid);
-                if (!ready) {
-                    copy_async_wait<1>();
-                    __syncthreads();
-                    ready = true;
+            for (uint32_t first = 0; first < count; first += args.pass_rows) {
+                uint32_t own = min(count - first, args.pass_rows);
+                if (!staged) {
+                    __syncwarp();
+                    stage_halves<FORMAT>(args, rows, pair + first, own, slice);
+                    __syncwarp();
                 }
-                multiply_slice<FORMAT>(
-                    sum[0][half], staged_row<FORMAT>(stage, gate, args.cut, slice, r),
-                    staged_row<FORMAT>(stage, gate, args.cut, slice, r + 8), books, b, steps);
-                stage += args.cut.stage_bytes;
-                multiply_slice<FORMAT>(
-                    sum[1][half], staged_row<FORMAT>(stage, up, args.cut, slice, r),
-                    staged_row<FORMAT>(stage, up, args.cut, slice, r + 8), books, b, steps);
-                stage -= args.cut.stage_bytes;
+                staged = false;
+                multiply_both<FORMAT>(args, found, memory, stage, books, rows, chunk, slice, first,
+                                      own);
             }
-        if (!ready) {
-            copy_async_wait<1>();
-            __syncthreads();
-        }
         if (chunk + 2 < args.cut.chunks)
             __syncthreads();
-        copy_both<FORMAT>(args, stage, gate, up, chunk + 2);
+        copy_both<FORMAT>(args, stage, found.gate, found.up, chunk + 2);
     }
-#pragma unroll
-    for (uint32_t i = 0; i < 2 * HALVES; i++)
-        leave_sums(sums + (warp * 2 * HALVES + i) * SUMS, sum[i / HALVES][i % HALVES]);
     __syncthreads();
-    store_tile(args, sums, found, pair, blockIdx.x * TILE);
+    store_tile(args, memory, found, pair, blockIdx.x * TILE);
 }
 
 template <int FORMAT> struct entry {
@@ -166,10 +230,12 @@ strata_status strata__few_gate_up(const strata__cuda_state *state, cudaStream_t 
                                   uint32_t format, uint32_t pairs, strata__few_gate_up_args *args)
 {
     args->row_bytes = row_bytes_of(format, args->inputs);
-    args->cut = cut_for(format, args->inputs, args->row_bytes, 2, WEIGHTS_LIMIT);
+    args->cut = cut_for(format, args->inputs, args->row_bytes, LIMITS);
     uint32_t warps = args->cut.warps;
-    uint32_t bytes =
-        warps * 2 * HALVES * SUMS * 4 + 2 * (args->cut.chunks < 2 ? 1 : 2) * args->cut.stage_bytes;
+    uint32_t stages = 2 * (args->cut.chunks < 2 ? 1 : 2) * args->cut.stage_bytes;
+    uint32_t room = (uint32_t)state->shared_memory_bytes - SHARED_KEPT;
+    args->pass_rows = pass_rows_for(args->cut, args->rows, 2, stages, room);
+    uint32_t bytes = warps * warp_bytes(args->pass_rows, args->rows, 2) + stages;
     dim3 grid((args->outputs + TILE - 1) / TILE, pairs);
     return launch_overlapped(state, stream, kernel_of<entry>(format), grid, warps * 32, bytes,
                              *args, "multiplying gate and up of few rows");

@@ -27,6 +27,15 @@ template <int FORMAT> struct unit_form {
     static constexpr uint32_t VALUES = FORMAT == STRATA__F16 ? 256 : block_shape<FORMAT>::VALUES;
     /* Steps of 32 values that one scale serves. */
     static constexpr uint32_t SCALE_STEPS = FORMAT == STRATA__IQ4_XS ? 1 : VALUES / 32;
+    /* Units that are a code of the codebook and a sign: see signed_units(). */
+    static constexpr bool SIGNED = FORMAT == STRATA__IQ2_XXS || FORMAT == STRATA__IQ2_XS ||
+                                   FORMAT == STRATA__IQ2_S || FORMAT == STRATA__IQ3_XXS ||
+                                   FORMAT == STRATA__IQ3_S;
+    /* Steps that give a lane values which lie side by side, with one sub-scale. */
+    static constexpr uint32_t RUN =
+        VALUES < 256 || SCALE_STEPS < 8 || FORMAT == STRATA__F16                            ? 1
+        : FORMAT == STRATA__IQ2_XXS || FORMAT == STRATA__IQ3_XXS || FORMAT == STRATA__IQ3_S ? 4
+                                                                                            : 2;
     static constexpr bool HAS_LOW = FORMAT == STRATA__Q6_K;
     static constexpr bool HAS_MINIMUM = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1 ||
                                         FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q4_K ||
@@ -99,7 +108,7 @@ static __device__ __forceinline__ uint32_t multiply_add_halves(uint32_t a, uint3
 /* The half of an integer below 1024, twice. */
 static __device__ __forceinline__ uint32_t twice(uint32_t integer)
 {
-    return subtract_halves(integer * 0x10001u | 0x64006400u, 0x64006400u);
+    return subtract_halves(integer * 0x10001u + 0x64006400u, 0x64006400u);
 }
 
 /* Bytes less `bias`: 0x6400 | byte is the half 1024 + byte. */
@@ -115,7 +124,7 @@ static __device__ __forceinline__ void code_units(code8 codes, uint32_t bias, ui
 /* 2 n + 1, twice: 2 (1024 + n) - 2047, of which only the result is rounded. */
 static __device__ __forceinline__ uint32_t twice_odd(uint32_t n)
 {
-    return multiply_add_halves(n * 0x10001u | 0x64006400u, 0x40004000u, 0xe7ffe7ffu);
+    return multiply_add_halves(n * 0x10001u + 0x64006400u, 0x40004000u, 0xe7ffe7ffu);
 }
 
 /* Bytes times a factor of at most 63: factor (1024 + byte) - 1024 factor, exact alike. */
@@ -128,36 +137,90 @@ static __device__ __forceinline__ void scaled_units(code8 codes, uint32_t factor
     v[3] = multiply_add_halves(__byte_perm(codes.high, 0x64646464u, 0x4342), factor, less);
 }
 
-/* A sign byte where sign_units() wants its even and its odd bits. */
-static __device__ __forceinline__ uint32_t spread_signs(uint32_t signs)
+/* Signs of eight values as top bits of bytes: those of a 7-bit index, whose parity is the last. */
+static __device__ __forceinline__ code8 signs_of_index(uint32_t index)
 {
-    return signs | signs << 15;
+    return {index * 0x10204080u & 0x80808080u,
+            (index * 0x00020408u & 0x00808080u) | (uint32_t)__popc(index) << 31};
 }
 
-/* Negates the values whose bit is set. */
-static __device__ __forceinline__ void sign_units(uint32_t spread, uint32_t (&v)[4])
+static __device__ __forceinline__ code8 signs_of_byte(uint32_t signs)
+{
+    return {(signs & 15) * 0x10204080u & 0x80808080u, (signs >> 4) * 0x10204080u & 0x80808080u};
+}
+
+/*
+ * Codes below 128 with their signs. A code alone is the bits of the half code * 2^-24, which is
+ * below half's normal range and exact.
+ */
+constexpr float SIGNED_UNIT = 16777216.0f;
+
+static __device__ __forceinline__ void signed_units(code8 codes, code8 signs, uint32_t (&v)[4])
+{
+    v[0] = __byte_perm(codes.low, signs.low, 0x5140);
+    v[1] = __byte_perm(codes.low, signs.low, 0x7362);
+    v[2] = __byte_perm(codes.high, signs.high, 0x5140);
+    v[3] = __byte_perm(codes.high, signs.high, 0x7362);
+}
+
+/* Times a factor; exact below 2048. */
+static __device__ __forceinline__ void multiply_all(uint32_t (&v)[4], uint32_t factor)
 {
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        v[i] ^= spread << (15 - 2 * i) & 0x80008000u;
+        v[i] = multiply_halves(v[i], factor);
 }
 
-/* What a block of threads keeps near for a format: its codebook, and signs of 7-bit indices. */
+/* __byte_perm of the bytes of `values`, without masking nibbles that are below 8 anyway. */
+static __device__ __forceinline__ uint32_t select_bytes(uint32_t values, uint32_t selector)
+{
+    uint32_t bytes;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(values), "r"(0), "r"(selector));
+    return bytes;
+}
+
+/*
+ * What a block of threads keeps near for a format: its codebook, as it is or with a point of eight
+ * values in a word, where these are one of three: such words are read from fewer banks.
+ */
 template <int FORMAT> struct unit_books {
-    static constexpr bool SIGNS =
-        FORMAT == STRATA__IQ2_XXS || FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ3_XXS;
-    uint4 grid[codebook<FORMAT>::WORDS];
-    uint32_t signs[SIGNS ? 128 : 1];
+    static constexpr bool TERNARY = FORMAT == STRATA__IQ1_S || FORMAT == STRATA__IQ1_M;
+    static constexpr bool POINTS =
+        TERNARY || FORMAT == STRATA__IQ2_XXS || FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ2_S;
+    static constexpr uint32_t COUNT = POINTS ? codebook<FORMAT>::BYTES / 8 : 1;
+    uint4 grid[POINTS ? 1 : codebook<FORMAT>::WORDS];
+    alignas(POINTS ? COUNT * 4 : 16) uint32_t points[COUNT];
 
     /* All threads of the block; ends with a barrier where there is anything. */
     __device__ __forceinline__ void load()
     {
-        if (SIGNS)
-            for (uint32_t i = threadIdx.x; i < 128; i += blockDim.x)
-                signs[i] = spread_signs(sign_byte(i));
-        codebook<FORMAT>::load(grid);
+        if constexpr (POINTS) {
+            const uint2 *from = static_cast<const uint2 *>(codebook<FORMAT>::source());
+            for (uint32_t i = threadIdx.x; i < COUNT; i += blockDim.x)
+                points[i] = point_of(__ldg(from + i));
+            __syncthreads();
+        } else {
+            codebook<FORMAT>::load(grid);
+        }
+    }
+
+    /* Places in `values`, a nibble each: of 8, 25 and 43, or of 0, 1 and (at 3) -1. */
+    static __device__ __forceinline__ uint32_t point_of(uint2 bytes)
+    {
+        uint32_t low = bytes.x >> (TERNARY ? 0 : 4) & 0x03030303u;
+        uint32_t high = bytes.y >> (TERNARY ? 0 : 4) & 0x03030303u;
+        return __byte_perm(low | low >> 4, high | high >> 4, 0x6420);
+    }
+
+    __device__ __forceinline__ code8 look_up(uint32_t index, uint32_t values) const
+    {
+        uint32_t point, at = (uint32_t)__cvta_generic_to_shared(points);
+        asm("ld.shared.u32 %0, [%1];" : "=r"(point) : "r"(at | 4 * index));
+        return {select_bytes(values, point), select_bytes(values, point >> 16)};
     }
 };
+
+constexpr uint32_t IQ2_VALUES = 0x002b1908;
 
 /* Codes of formats with 32 values a block and those of Q2_0. */
 template <int FORMAT>
@@ -231,9 +294,7 @@ static __device__ __forceinline__ void k_units(const uint8_t *block, uint32_t pa
         uint32_t high = staged_u8(block + 104 + g % 4) >> 2 * (g / 4) & 3;
         code_units(join(codes, bits_of(staged_code8(block, i), j, 2)), 4, u.value);
         uint32_t both = subtract_halves((low | high << 4) * 0x10001u | 0x64006400u, 0x64206420u);
-#pragma unroll
-        for (int n = 0; n < 4; n++)
-            u.value[n] = multiply_halves(u.value[n], both);
+        multiply_all(u.value, both);
     } else if constexpr (FORMAT == STRATA__Q6_K) {
         /* 8 * (code / 8) and code % 8 apart, so that both products are exact. */
         uint32_t half = part / 16, j = part % 16 / 4, i = 8 * (part % 4);
@@ -244,11 +305,8 @@ static __device__ __forceinline__ void k_units(const uint8_t *block, uint32_t pa
         code_units({codes.low & 0x07070707u, codes.high & 0x07070707u}, 0, u.low);
         uint32_t scale = staged_u8(block + 192 + part / 2) ^ 0x80u;
         uint32_t both = subtract_halves(scale * 0x10001u | 0x64006400u, 0x64806480u);
-#pragma unroll
-        for (int n = 0; n < 4; n++) {
-            u.value[n] = multiply_halves(u.value[n], both);
-            u.low[n] = multiply_halves(u.low[n], both);
-        }
+        multiply_all(u.value, both);
+        multiply_all(u.low, both);
     } else {
         constexpr uint32_t CODES_AT = FORMAT == STRATA__Q4_K ? 16 : 48;
         uint32_t at = CODES_AT + 32 * (part / 8) + 8 * (part % 4), scale, minimum;
@@ -261,46 +319,80 @@ static __device__ __forceinline__ void k_units(const uint8_t *block, uint32_t pa
     }
 }
 
+/* The IQ formats with signs, without their sub-scales; part 0 to 31 of 256 values. */
+template <int FORMAT>
+static __device__ __forceinline__ void
+point_units(const uint8_t *block, uint32_t part, const unit_books<FORMAT> &books, uint32_t (&v)[4])
+{
+    if constexpr (FORMAT == STRATA__IQ2_XXS) {
+        uint32_t word = staged_u32(block + 2 + 8 * (part / 4) + 4);
+        uint32_t index = staged_u8(block + 2 + 8 * (part / 4) + part % 4);
+        signed_units(books.look_up(index, IQ2_VALUES), signs_of_index(word >> 7 * (part % 4) & 127),
+                     v);
+    } else if constexpr (FORMAT == STRATA__IQ2_XS) {
+        uint32_t word = staged_u16(block + 2 + 2 * part);
+        signed_units(books.look_up(word & 511, IQ2_VALUES), signs_of_index(word >> 9), v);
+    } else if constexpr (FORMAT == STRATA__IQ2_S) {
+        uint32_t high = staged_u8(block + 66 + part / 4) >> 2 * (part % 4) & 3;
+        signed_units(books.look_up(staged_u8(block + 2 + part) | high << 8, IQ2_VALUES),
+                     signs_of_byte(staged_u8(block + 34 + part)), v);
+    } else if constexpr (FORMAT == STRATA__IQ3_XXS) {
+        uint32_t indices = staged_u16(block + 2 + 2 * part);
+        uint32_t word = staged_u32(block + 66 + 4 * (part / 4));
+        signed_units(grid4(books.grid, indices & 255, indices >> 8),
+                     signs_of_index(word >> 7 * (part % 4) & 127), v);
+    } else {
+        uint32_t indices = staged_u16(block + 2 + 2 * part);
+        uint32_t high = staged_u8(block + 66 + part / 4) >> 2 * (part % 4);
+        signed_units(
+            grid4(books.grid, (indices & 255) | (high & 1) << 8, indices >> 8 | (high & 2) << 7),
+            signs_of_byte(staged_u8(block + 74 + part)), v);
+    }
+}
+
+/* A byte that has the sub-scale of a part of these formats, in its low or (`high`) high nibble. */
+template <int FORMAT>
+static __device__ __forceinline__ uint32_t scale_byte(const uint8_t *block, uint32_t part,
+                                                      bool &high)
+{
+    if constexpr (FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ2_S) {
+        high = part / 2 % 2;
+        return staged_u8(block + (FORMAT == STRATA__IQ2_XS ? 66 : 74) + part / 4);
+    } else if constexpr (FORMAT == STRATA__IQ3_S) {
+        high = part / 4 % 2;
+        return staged_u8(block + 106 + part / 8);
+    } else {
+        high = true;
+        return FORMAT == STRATA__IQ2_XXS ? staged_u8(block + 2 + 8 * (part / 4) + 7)
+                                         : staged_u8(block + 66 + 4 * (part / 4) + 3);
+    }
+}
+
+/* The sub-scale 2 n + 1 of a part, from 2^23 + n or 2^23 + 16 n. */
+template <int FORMAT>
+static __device__ __forceinline__ float scale_of_part(const uint8_t *block, uint32_t part)
+{
+    bool high;
+    uint32_t byte = scale_byte<FORMAT>(block, part, high);
+    return high ? fmaf(__uint_as_float((byte & 0xf0) | 0x4b000000u), 0.125f, -1048575.0f)
+                : fmaf(__uint_as_float((byte & 15) | 0x4b000000u), 2.0f, -16777215.0f);
+}
+
 /* The IQ formats of 256 values, part 0 to 31. */
 template <int FORMAT>
 static __device__ __forceinline__ void iq_units(const uint8_t *block, uint32_t part,
                                                 const unit_books<FORMAT> &books, unit8 &u)
 {
-    if constexpr (FORMAT == STRATA__IQ2_XXS) {
-        uint32_t word = staged_u32(block + 2 + 8 * (part / 4) + 4);
-        scaled_units(grid8(books.grid, staged_u8(block + 2 + 8 * (part / 4) + part % 4)),
-                     twice_odd(word >> 28), u.value);
-        sign_units(books.signs[word >> 7 * (part % 4) & 127], u.value);
-    } else if constexpr (FORMAT == STRATA__IQ2_XS) {
-        uint32_t word = staged_u16(block + 2 + 2 * part);
-        uint32_t nibble = staged_u8(block + 66 + part / 4) >> 4 * (part / 2 % 2) & 15;
-        scaled_units(grid8(books.grid, word & 511), twice_odd(nibble), u.value);
-        sign_units(books.signs[word >> 9], u.value);
-    } else if constexpr (FORMAT == STRATA__IQ2_S) {
-        uint32_t high = staged_u8(block + 66 + part / 4) >> 2 * (part % 4) & 3;
-        uint32_t nibble = staged_u8(block + 74 + part / 4) >> 4 * (part / 2 % 2) & 15;
-        scaled_units(grid8(books.grid, staged_u8(block + 2 + part) | high << 8), twice_odd(nibble),
-                     u.value);
-        sign_units(spread_signs(staged_u8(block + 34 + part)), u.value);
-    } else if constexpr (FORMAT == STRATA__IQ3_XXS) {
-        uint32_t indices = staged_u16(block + 2 + 2 * part);
-        uint32_t word = staged_u32(block + 66 + 4 * (part / 4));
-        scaled_units(grid4(books.grid, indices & 255, indices >> 8), twice_odd(word >> 28),
-                     u.value);
-        sign_units(books.signs[word >> 7 * (part % 4) & 127], u.value);
-    } else if constexpr (FORMAT == STRATA__IQ3_S) {
-        uint32_t indices = staged_u16(block + 2 + 2 * part);
-        uint32_t high = staged_u8(block + 66 + part / 4) >> 2 * (part % 4);
-        uint32_t nibble = staged_u8(block + 106 + part / 8) >> 4 * (part / 4 % 2) & 15;
-        scaled_units(
-            grid4(books.grid, (indices & 255) | (high & 1) << 8, indices >> 8 | (high & 2) << 7),
-            twice_odd(nibble), u.value);
-        sign_units(spread_signs(staged_u8(block + 74 + part)), u.value);
+    if constexpr (unit_form<FORMAT>::SIGNED) {
+        bool high;
+        uint32_t byte = scale_byte<FORMAT>(block, part, high);
+        point_units<FORMAT>(block, part, books, u.value);
+        multiply_all(u.value, twice_odd(byte >> (high ? 4 : 0) & 15));
     } else if constexpr (FORMAT == STRATA__IQ4_XS) {
         code8 packed = staged_code8(block, 8 + 16 * (part / 4) + 8 * (part & 1));
         code_units(look_up_iq4(nibbles_of(packed, part >> 1 & 1)), 128, u.value);
     } else {
-        /* Codebook bytes are -1, 0 and 1; in eighths they are -9 to 9 with the shift. */
+        /* In eighths points and shift are 8 g + 1 or 8 g - 1; looked up is that and 9. */
         uint32_t index, scale, negative;
         if constexpr (FORMAT == STRATA__IQ1_S) {
             uint32_t word = staged_u16(block + 34 + 2 * (part / 4));
@@ -314,17 +406,21 @@ static __device__ __forceinline__ void iq_units(const uint8_t *block, uint32_t p
             scale = word >> 3 * (g % 4) & 7;
             negative = nibble >> 3;
         }
-        code8 point = grid8(books.grid, index);
-        point = {__vadd4(point.low, 0x01010101u) << 3, __vadd4(point.high, 0x01010101u) << 3};
-        code_units(point, negative ? 9 : 7, u.value);
+        code_units(books.look_up(index, negative ? 0x00001008u : 0x0200120au), 9, u.value);
         uint32_t both = twice_odd(scale);
-#pragma unroll
-        for (int n = 0; n < 4; n++)
-            u.value[n] = multiply_halves(u.value[n], both);
+        multiply_all(u.value, both);
     }
 }
 
-/* Values 8 * c ... 8 * c + 7 of step `step` (32 values) of a row's slice in shared memory. */
+/* Which eight values of a slice lane c of four has in a step. */
+template <int FORMAT>
+static __device__ __forceinline__ uint32_t unit_place(uint32_t step, uint32_t c)
+{
+    constexpr uint32_t RUN = unit_form<FORMAT>::RUN;
+    return 4 * RUN * (step / RUN) + RUN * c + step % RUN;
+}
+
+/* Lane c's values of step `step` (32 values) of a row's slice in shared memory. */
 template <int FORMAT>
 static __device__ __forceinline__ void unit_values(const uint8_t *row, uint32_t step, uint32_t c,
                                                    const unit_books<FORMAT> &books, unit8 &u)
@@ -337,9 +433,9 @@ static __device__ __forceinline__ void unit_values(const uint8_t *row, uint32_t 
         small_block_units<FORMAT>(row, step, c, u);
     else if constexpr (FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K || FORMAT == STRATA__Q4_K ||
                        FORMAT == STRATA__Q5_K || FORMAT == STRATA__Q6_K)
-        k_units<FORMAT>(row, 4 * step + c, u);
+        k_units<FORMAT>(row, unit_place<FORMAT>(step, c), u);
     else
-        iq_units<FORMAT>(row, 4 * step + c, books, u);
+        iq_units<FORMAT>(row, unit_place<FORMAT>(step, c), books, u);
 }
 
 /* The scale of the values of a step. */
@@ -370,8 +466,9 @@ static __device__ __forceinline__ float unit_scale(const uint8_t *row, uint32_t 
                                                          : 0;
         constexpr bool EIGHTH = FORMAT == STRATA__IQ2_XXS || FORMAT == STRATA__IQ2_XS ||
                                 FORMAT == STRATA__IQ2_S || FORMAT == STRATA__IQ1_S;
+        constexpr bool SIGNED = unit_form<FORMAT>::SIGNED;
         constexpr float PART = EIGHTH ? 0.125f : FORMAT == STRATA__IQ3_XXS ? 0.25f : 1.0f;
-        return PART * staged_half(block + AT);
+        return PART * (SIGNED ? SIGNED_UNIT : 1.0f) * staged_half(block + AT);
     }
 }
 

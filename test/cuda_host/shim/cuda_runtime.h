@@ -96,6 +96,13 @@ struct smallest : largest {
     }
 };
 
+struct total : largest {
+    static uint32_t join(uint32_t all, uint32_t one, uint32_t)
+    {
+        return all + one;
+    }
+};
+
 struct votes {
     static uint32_t start(uint32_t one, uint32_t lane)
     {
@@ -154,9 +161,19 @@ inline int __all_sync(uint32_t mask, int value)
     return __ballot_sync(mask, !value) == 0;
 }
 
+inline uint32_t __umulhi(uint32_t a, uint32_t b)
+{
+    return (uint32_t)((uint64_t)a * b >> 32);
+}
+
 inline uint32_t __reduce_max_sync(uint32_t mask, uint32_t value)
 {
     return cuda_host::reduced(mask, value, cuda_host::largest());
+}
+
+inline uint32_t __reduce_add_sync(uint32_t mask, uint32_t value)
+{
+    return cuda_host::reduced(mask, value, cuda_host::total());
 }
 
 inline uint32_t __reduce_min_sync(uint32_t mask, uint32_t value)

@@ -57,7 +57,7 @@ bool barrier(uint32_t id, uint32_t threads, bool value);
 void meet(uint32_t mask, void *operands, void (*all)(void *const *operands, uint32_t mask));
 
 void *dynamic_shared();
-void *static_shared(const char &slot, size_t bytes);
+void *static_shared(const char &slot, size_t bytes, size_t alignment);
 /* Shared memory as an instruction addresses it; memory of `bytes` there. */
 uint32_t shared_offset(const void *p);
 uint8_t *shared_at(uint32_t offset, uint32_t bytes, uint32_t alignment);
@@ -70,7 +70,7 @@ template <typename T> using same = T;
 
 template <typename T> T &shared(const char &slot)
 {
-    return *static_cast<T *>(static_shared(slot, sizeof(T)));
+    return *static_cast<T *>(static_shared(slot, sizeof(T), alignof(T)));
 }
 
 struct launch {

@@ -10,6 +10,8 @@
 
 #include "machine.h"
 
+uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector);
+
 namespace cuda_host
 {
 
@@ -113,10 +115,29 @@ inline void ldmatrix_sync_aligned_m8n8_x2_trans_shared_b16(uint32_t &r0, uint32_
     r0 = own.words[0], r1 = own.words[1];
 }
 
+inline void ld_shared_u32(uint32_t &x, uint32_t address)
+{
+    x = *reinterpret_cast<const uint32_t *>(shared_at(address, 4, 4));
+}
+
+inline void prmt_b32(uint32_t &d, uint32_t a, uint32_t b, uint32_t selector)
+{
+    d = __byte_perm(a, b, selector);
+}
+
 inline void ld_shared_v2_f32(float &x, float &y, uint32_t address)
 {
     const float *from = reinterpret_cast<const float *>(shared_at(address, 8, 8));
     x = from[0], y = from[1];
+}
+
+inline void ld_global_L1_no_allocate_L2_128B_v4_u32(uint32_t &x, uint32_t &y, uint32_t &z,
+                                                    uint32_t &w, const void *from)
+{
+    if (reinterpret_cast<uintptr_t>(from) % 16 != 0)
+        fault("16 bytes from %p, which is not aligned", from);
+    const uint32_t *words = static_cast<const uint32_t *>(from);
+    x = words[0], y = words[1], z = words[2], w = words[3];
 }
 
 inline void cp_async_cg_shared_global(uint32_t to, const void *from, uint32_t bytes,
