@@ -580,9 +580,24 @@ static void regions_to_the_byte(void **state)
     free(memory[1]);
 }
 
+static void kernels_need_a_capability(void **state)
+{
+    strata_device_facts facts = accelerator();
+    strata_plan_options options;
+    strata_plan *plan = NULL;
+    (void)state;
+    strata_plan_options_init(&options, sizeof options);
+    options.device = &facts;
+    facts.compute_capability = 79;
+    assert_int_equal(strata_plan_create(pack, &options, &plan), STRATA_ERR_UNSUPPORTED);
+    facts.compute_capability = 80;
+    strata_plan_destroy(make(&options));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels_need_a_capability),
         cmocka_unit_test(arguments),
         cmocka_unit_test(every_buffer),
         cmocka_unit_test(decode_rows),
