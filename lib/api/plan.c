@@ -6,6 +6,7 @@
 #include "api/plan_options.h"
 #include "base/error.h"
 #include "base/struct_size.h"
+#include "kernels/kernels.h"
 #include "session/plan.h"
 #include "session/plan_file.h"
 #include "session/plan_input.h"
@@ -13,9 +14,6 @@
 
 /* Sizes of the structures in the release that brought them. */
 enum { FIRST_OPTIONS_BYTES = 104, FIRST_FACTS_BYTES = 104, FIRST_SHORTFALL_BYTES = 40 };
-
-/* Of accelerators: what the kernels are written for. */
-enum { LEAST_CAPABILITY = 80 };
 
 static const strata_plan_options default_options = {.kv_format = STRATA_KV_F16};
 static const strata_device_facts default_facts = {0};
@@ -69,13 +67,13 @@ static strata_status fail_null(const char *function, const char *argument)
 static strata_status check_capability(const strata_device_facts *facts)
 {
     uint32_t capability = facts ? facts->compute_capability : 0;
-    if (capability == 0 || capability >= LEAST_CAPABILITY)
+    if (capability == 0 || capability >= STRATA__LEAST_CAPABILITY)
         return STRATA_OK;
     return strata__fail(STRATA_ERR_UNSUPPORTED,
                         "compute capability %u.%u (%u): %u.%u (%u) and later are supported; 0 is "
                         "the CPU",
-                        capability / 10, capability % 10, capability, LEAST_CAPABILITY / 10,
-                        LEAST_CAPABILITY % 10, LEAST_CAPABILITY);
+                        capability / 10, capability % 10, capability, STRATA__LEAST_CAPABILITY / 10,
+                        STRATA__LEAST_CAPABILITY % 10, STRATA__LEAST_CAPABILITY);
 }
 
 /* From the caller's options to the layout's input; `input` is to be finished whatever comes. */

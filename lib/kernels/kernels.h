@@ -408,6 +408,9 @@ strata_status strata__compose_route(strata__kernels *kernels, void *stream,
 strata_status strata__compose_experts(strata__kernels *kernels, void *stream,
                                       const strata__experts_args *args);
 
+/* Compute capability that the kernels for accelerators need at least: 8.0. */
+enum { STRATA__LEAST_CAPABILITY = 80 };
+
 /* Numbers the layout needs; everything else about buffers is in lib/layout. */
 typedef struct strata__kernels_facts {
     uint32_t activation_bytes;       /* of an element of activation rows: 4 or 2 */
@@ -439,7 +442,7 @@ typedef struct strata__cpu_kernels_options {
      * 0: plain loops, the same bits in every chunk and in few rows; 1: few rows in an order of
      * their own, BLAS when built in
      */
-    uint32_t use_blas;
+    uint32_t any_order;
 } strata__cpu_kernels_options;
 
 strata_status strata__cpu_kernels_create(const strata__cpu_kernels_options *options,

@@ -66,8 +66,8 @@ static strata_status fill(strata_session *session)
     for (uint32_t l = 0; l < cache->layers && status == STRATA_OK; ++l) {
         if (session->layers[l].ffn == STRATA__FFN_EXPERTS)
             status = fill_layer(session, l);
-        if (status == STRATA_OK && atomic_load_explicit(&session->cancel, memory_order_relaxed))
-            status = strata__fail(STRATA_ERR_CANCELLED, "the call was cancelled");
+        if (status == STRATA_OK)
+            status = strata__session_check_cancel(session, "the call");
     }
     if (status == STRATA_OK)
         status = session->device->ops->stream_synchronize(session->device, session->stream);

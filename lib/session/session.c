@@ -42,7 +42,7 @@ static strata_status open_kernels(strata_session *session, const strata_session_
     strata__cpu_kernels_options cpu = {0};
     cpu.allocator = allocator;
     cpu.threads = options->thread_count;
-    cpu.use_blas = options->blas == 0;
+    cpu.any_order = options->blas == 0;
     return strata__cpu_kernels_create(&cpu, &session->kernels);
 }
 

@@ -121,8 +121,10 @@ strata_status strata__session_check_cancel(const strata_session *session, const 
 void strata__session_measure(strata_session *session);
 /* Free on the device, which must be current; 0: unknown. */
 uint64_t strata__session_free_bytes(const strata_session *session);
-/* Counts what became less since `free_bytes` were free as taken by the driver too, or more as given
- * back. */
+/*
+ * Counts what became less since `free_bytes` were free as taken by the driver too, or more as given
+ * back.
+ */
 void strata__session_measure_since(strata_session *session, uint64_t free_bytes);
 
 /*

@@ -427,7 +427,7 @@ static strata_status open_kernels(tuner *t)
         cuda.device_ordinal = (int32_t)t->device->facts.ordinal;
         return strata__cuda_kernels_create(&cuda, &t->kernels);
     }
-    strata__cpu_kernels_options cpu = {.allocator = t->allocator, .use_blas = true};
+    strata__cpu_kernels_options cpu = {.allocator = t->allocator, .any_order = true};
     return strata__cpu_kernels_create(&cpu, &t->kernels);
 }
 

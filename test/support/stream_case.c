@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "session/decode.h"
 #include "session/plan_input.h"
 
 void stream_ok(strata_status status)
@@ -210,6 +211,31 @@ strata_status stream_read(const stream_pack *p, strata_session *session, float *
         status = stream_run(p, prefill, logits, NULL, NULL);
     strata__prefill_destroy(prefill);
     return status;
+}
+
+strata_status stream_decode(const stream_pack *p, strata_session *session, uint64_t at,
+                            uint32_t rows, float *logits)
+{
+    strata_decode_part part = {0, rows, p->tokens + at};
+    strata_decode_request request = {.struct_size = sizeof request,
+                                     .part_count = 1,
+                                     .parts = &part,
+                                     .logits_mode = STRATA_LOGITS_ALL};
+    strata_decode_result result = {0};
+    request.logits = logits + at * STREAM_VOCABULARY;
+    request.logits_capacity = STREAM_LOGITS - at * STREAM_VOCABULARY;
+    return strata__session_decode(session, &request, &result);
+}
+
+void stream_decode_all(const stream_pack *p, strata_session *session, uint64_t from, uint64_t end,
+                       uint32_t rows, float *logits)
+{
+    const uint64_t first = from * STREAM_VOCABULARY, count = (end - from) * STREAM_VOCABULARY;
+    memset(logits + first, 0, count * sizeof *logits);
+    for (uint64_t at = from; at < end; at += rows)
+        stream_ok(
+            stream_decode(p, session, at, end - at < rows ? (uint32_t)(end - at) : rows, logits));
+    assert_memory_equal(logits + first, p->expected + first, count * sizeof *logits);
 }
 
 void stream_check(const stream_pack *p, const stream_options *o, uint32_t times)

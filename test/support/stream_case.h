@@ -75,6 +75,14 @@ strata_status stream_read(const stream_pack *p, strata_session *session, float *
 strata_status stream_run(const stream_pack *p, strata_prefill *prefill, float *logits,
                          strata_progress_fn progress_fn, void *user_data);
 
+/* A step of `rows` of the prompt's tokens from `at` on; logits: of all positions. */
+strata_status stream_decode(const stream_pack *p, strata_session *session, uint64_t at,
+                            uint32_t rows, float *logits);
+
+/* Tokens [from, end) in steps of `rows`, compared with the prompt's bits. */
+void stream_decode_all(const stream_pack *p, strata_session *session, uint64_t from, uint64_t end,
+                       uint32_t rows, float *logits);
+
 /* Makes a session, reads the prompt `times` times and compares every bit. */
 void stream_check(const stream_pack *p, const stream_options *options, uint32_t times);
 

@@ -22,7 +22,7 @@ typedef struct strata__cpu_kernels {
     float *workspaces; /* STRATA__WORKSPACE_FLOATS a thread */
     strata__cpu_level level;
     uint32_t threads;
-    bool use_blas;
+    bool any_order;
 } strata__cpu_kernels;
 
 static inline strata__cpu_kernels *strata__cpu_of(strata__kernels *kernels)

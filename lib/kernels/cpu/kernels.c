@@ -52,7 +52,7 @@ strata_status strata__cpu_kernels_create(const strata__cpu_kernels_options *opti
     cpu->level = strata__cpu_best_level();
     cpu->code = strata__cpu_code_of(cpu->level);
     cpu->threads = options->threads ? options->threads : strata__pool_cores();
-    cpu->use_blas = options->use_blas != 0;
+    cpu->any_order = options->any_order != 0;
     uint64_t bytes = workspace_bytes(cpu->threads);
     cpu->workspaces = strata__alloc_aligned(allocator, bytes, 64);
     strata_status status = cpu->workspaces

@@ -12,9 +12,15 @@ enum { FEW_K_STEP = 2048 };
 
 _Static_assert(FEW_K_STEP % STRATA__DOT_LANES == 0 && FEW_K_STEP % STRATA__K_STEP == 0,
                "a step ends with whole blocks and lanes");
-_Static_assert(FEW_K_STEP + STRATA__GROUP_ROWS * (STRATA__DOT_LANES + 2 * STRATA__TILE_OUTPUTS) <=
-                   STRATA__WORKSPACE_FLOATS,
-               "weights, lanes and sums must fit the working memory");
+/* Working memory of a thread for few rows. */
+typedef struct few_workspace {
+    float weights[FEW_K_STEP];
+    float lanes[STRATA__GROUP_ROWS][STRATA__DOT_LANES];
+    float sums[2][STRATA__GROUP_ROWS * STRATA__TILE_OUTPUTS]; /* by matrix */
+} few_workspace;
+
+_Static_assert(sizeof(few_workspace) <= STRATA__WORKSPACE_FLOATS * sizeof(float),
+               "it must fit what a thread has");
 
 /*
  * Width of the next tile of a group with `rows` rows left: never more than seven rows of padding.
@@ -134,31 +140,31 @@ static void multiply_item(void *user_data, uint32_t item, uint32_t worker)
     job->finish(job, &out);
 }
 
-/* All rows of a group against a piece of a weight row; lanes: [row][STRATA__DOT_LANES]. */
-static void dot_rows(const strata__product_job *job, const strata__product_group *group,
-                     const float *weights, uint32_t k, uint32_t count, float *lanes)
+/* All rows of a group against a piece of a weight row. */
+static void dot_rows(const strata__product_job *job, const strata__product_group *group, uint32_t k,
+                     uint32_t count, few_workspace *space)
 {
-    for (uint32_t r = 0; r < group->rows; r++, lanes += STRATA__DOT_LANES) {
+    for (uint32_t r = 0; r < group->rows; r++) {
         uint32_t source = group->first_row + r;
         if (job->row_index)
             source = job->row_index[source];
-        job->cpu->code->dot(job->rows + (size_t)source * job->inputs + k, weights, count, lanes,
-                            k == 0);
+        job->cpu->code->dot(job->rows + (size_t)source * job->inputs + k, space->weights, count,
+                            space->lanes[r], k == 0);
     }
 }
 
-/* Sums of all rows of a group with one weight row of matrix m, TILE_OUTPUTS apart. */
+/* Sums of all rows of a group with output `first` + n of matrix m. */
 static void multiply_output(const strata__product_job *job, const strata__product_group *group,
-                            uint32_t m, uint32_t output, float *workspace, float *sums)
+                            uint32_t m, uint32_t first, uint32_t n, few_workspace *space)
 {
-    float *lanes = workspace + FEW_K_STEP;
     for (uint32_t k = 0; k < job->inputs; k += FEW_K_STEP) {
         uint32_t count = job->inputs - k < FEW_K_STEP ? job->inputs - k : FEW_K_STEP;
-        decode_weights(job, job->formats[m], group->weights[m], output, 1, k, count, workspace);
-        dot_rows(job, group, workspace, k, count, lanes);
+        decode_weights(job, job->formats[m], group->weights[m], first + n, 1, k, count,
+                       space->weights);
+        dot_rows(job, group, k, count, space);
     }
     for (uint32_t r = 0; r < group->rows; r++)
-        sums[r * STRATA__TILE_OUTPUTS] = job->cpu->code->add_lanes(lanes + r * STRATA__DOT_LANES);
+        space->sums[m][r * STRATA__TILE_OUTPUTS + n] = job->cpu->code->add_lanes(space->lanes[r]);
 }
 
 static void multiply_few_item(void *user_data, uint32_t item, uint32_t worker)
@@ -167,25 +173,24 @@ static void multiply_few_item(void *user_data, uint32_t item, uint32_t worker)
     uint32_t per_group = (job->outputs + STRATA__TILE_OUTPUTS - 1) / STRATA__TILE_OUTPUTS;
     const strata__product_group *group = job->groups + item / per_group;
     uint32_t first = item % per_group * STRATA__TILE_OUTPUTS, left = job->outputs - first;
-    float *workspace = strata__cpu_workspace(job->cpu, worker);
-    float *sums = workspace + FEW_K_STEP + STRATA__GROUP_ROWS * STRATA__DOT_LANES;
+    few_workspace *space = (few_workspace *)(void *)strata__cpu_workspace(job->cpu, worker);
     strata__product_sums out = {
         .group = group,
-        .sums = {sums, sums + STRATA__TILE_OUTPUTS * STRATA__GROUP_ROWS},
+        .sums = {space->sums[0], space->sums[1]},
         .stride = STRATA__TILE_OUTPUTS,
         .first_output = first,
         .outputs = left < STRATA__TILE_OUTPUTS ? left : STRATA__TILE_OUTPUTS,
     };
     for (uint32_t m = 0; m < job->matrices; m++)
         for (uint32_t n = 0; n < out.outputs; n++)
-            multiply_output(job, group, m, first + n, workspace, out.sums[m] + n);
+            multiply_output(job, group, m, first, n, space);
     job->finish(job, &out);
 }
 
 void strata__product_flush(strata__product_job *job)
 {
     uint32_t per_group = (job->outputs + STRATA__TILE_OUTPUTS - 1) / STRATA__TILE_OUTPUTS;
-    if (job->few && job->cpu->use_blas) {
+    if (job->few && job->cpu->any_order) {
         strata__pool_run(job->cpu->pool, job->group_count * per_group, multiply_few_item, job);
     } else if (strata__product_by_blas(job->cpu)) {
         for (uint32_t g = 0; g < job->group_count; g++)

@@ -88,7 +88,7 @@ static void multiply_block(blas_block *block)
 
 bool strata__product_by_blas(const strata__cpu_kernels *cpu)
 {
-    return cpu->use_blas && cpu->level == STRATA__CPU_BASE;
+    return cpu->any_order && cpu->level == STRATA__CPU_BASE;
 }
 
 /* The rows of a group take at most half of the scratch, see strata__product_add(). */

@@ -80,10 +80,11 @@ strata_status read_state(const strata__cuda_kernels_options *options, strata__cu
     state->compute_capability = (uint32_t)(properties.major * 10 + properties.minor);
     state->multiprocessors = (uint32_t)properties.multiProcessorCount;
     state->shared_memory_bytes = properties.sharedMemPerBlockOptin;
-    if (state->compute_capability < 80)
+    if (state->compute_capability < STRATA__LEAST_CAPABILITY)
         return strata__fail(STRATA_ERR_UNSUPPORTED,
-                            "cuda: %s has compute capability %d.%d: at least 8.0 is needed",
-                            properties.name, properties.major, properties.minor);
+                            "cuda: %s has compute capability %d.%d: at least %d.%d is needed",
+                            properties.name, properties.major, properties.minor,
+                            STRATA__LEAST_CAPABILITY / 10, STRATA__LEAST_CAPABILITY % 10);
     state->level = options->level == 80 || state->compute_capability != 90 ? 80 : 90;
 #if defined(STRATA__HAVE_SM90A)
     state->hopper_products = state->level == 90;

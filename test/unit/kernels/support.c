@@ -22,10 +22,10 @@ strata__task_queue *test_stream(void)
     return &queue;
 }
 
-strata__kernels *test_kernels(int level, uint32_t threads, uint32_t use_blas)
+strata__kernels *test_kernels(int level, uint32_t threads, uint32_t any_order)
 {
     strata__kernels *kernels = NULL;
-    strata__cpu_kernels_options options = {strata__allocator_default(), threads, use_blas};
+    strata__cpu_kernels_options options = {strata__allocator_default(), threads, any_order};
     assert_int_equal(strata__cpu_kernels_create(&options, &kernels), STRATA_OK);
     strata__cpu_of(kernels)->level = (strata__cpu_level)level;
     strata__cpu_of(kernels)->code = strata__cpu_code_of((strata__cpu_level)level);

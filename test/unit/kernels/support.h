@@ -23,7 +23,7 @@
 strata__task_queue *test_stream(void);
 
 /* Kernels at an instruction set level, which must be at most the machine's best. */
-strata__kernels *test_kernels(int level, uint32_t threads, uint32_t use_blas);
+strata__kernels *test_kernels(int level, uint32_t threads, uint32_t any_order);
 
 /* Numbers that depend on the seed alone. */
 typedef struct test_random {

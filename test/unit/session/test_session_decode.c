@@ -71,15 +71,7 @@ static void open_prefill(bench *b, uint32_t memory_kind, uint32_t keep_loan)
 
 static strata_status decode(bench *b, uint64_t at, uint32_t rows)
 {
-    strata_decode_part part = {0, rows, b->pack.tokens + at};
-    strata_decode_request request = {.struct_size = sizeof request,
-                                     .part_count = 1,
-                                     .parts = &part,
-                                     .logits_mode = STRATA_LOGITS_ALL};
-    strata_decode_result result = {0};
-    request.logits = b->logits + at * STREAM_VOCABULARY;
-    request.logits_capacity = STREAM_LOGITS - at * STREAM_VOCABULARY;
-    return strata__session_decode(b->session, &request, &result);
+    return stream_decode(&b->pack, b->session, at, rows, b->logits);
 }
 
 static void empty(bench *b)
@@ -88,14 +80,9 @@ static void empty(bench *b)
     stream_ok(strata__session_truncate(b->session, 0, 0, &length));
 }
 
-/* Tokens [from, end) in steps of `rows`, compared with the prompt's bits. */
 static void decode_all(bench *b, uint64_t from, uint64_t end, uint32_t rows)
 {
-    const uint64_t first = from * STREAM_VOCABULARY, count = (end - from) * STREAM_VOCABULARY;
-    memset(b->logits + first, 0, count * sizeof *b->logits);
-    for (uint64_t at = from; at < end; at += rows)
-        stream_ok(decode(b, at, end - at < rows ? (uint32_t)(end - at) : rows));
-    assert_memory_equal(b->logits + first, b->pack.expected + first, count * sizeof *b->logits);
+    stream_decode_all(&b->pack, b->session, from, end, rows, b->logits);
 }
 
 static void read_whole(bench *b)

@@ -92,7 +92,7 @@ typedef struct bench {
 static void measure_kernels(bench *b)
 {
     strata__cpu_kernels_options options = {
-        .allocator = &b->context->allocator, .threads = 1, .use_blas = 0};
+        .allocator = &b->context->allocator, .threads = 1, .any_order = 0};
     strata__kernels *kernels = NULL;
     ok(strata__cpu_kernels_create(&options, &kernels));
     b->kernel_bytes = b->book.device_bytes;
