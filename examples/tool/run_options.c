@@ -55,8 +55,7 @@ static const struct argp_option run_table[] = {
     {"no-blas", KEY_NO_BLAS, 0, 0, "Plain loops: bits do not depend on chunks or steps", 3},
     {"kernel-level", KEY_KERNEL_LEVEL, "LEVEL", 0,
      "best (default), sm80: portable kernels on any card, or plain: the best, each started when "
-     "the "
-     "one before has ended; for tests",
+     "the one before has ended; for tests",
      3},
     {0},
 };
