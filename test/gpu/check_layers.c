@@ -203,10 +203,7 @@ static void begin_chunk(side *s, const strata__step_part *part, uint64_t index)
     step->session = s->session;
     step->work = &s->session->layout->prompt;
     step->base = s->prefill->memory.base;
-    step->host = s->prefill->host.base;
-    step->tile_segment = s->prefill->tile_segment;
-    step->tile_capacity = s->prefill->tile_capacity;
-    step->flag_value = &s->prefill->flag_value;
+    strata__step_use(step, &s->prefill->host);
     step->timeline = &s->prefill->timeline;
     step->parts = part;
     step->part_count = 1;

@@ -189,7 +189,7 @@ template <int FORMAT> struct unit_books {
         TERNARY || FORMAT == STRATA__IQ2_XXS || FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ2_S;
     static constexpr uint32_t COUNT = POINTS ? codebook<FORMAT>::BYTES / 8 : 1;
     uint4 grid[POINTS ? 1 : codebook<FORMAT>::WORDS];
-    alignas(POINTS ? COUNT * 4 : 16) uint32_t points[COUNT];
+    uint32_t points[COUNT];
 
     /* All threads of the block; ends with a barrier where there is anything. */
     __device__ __forceinline__ void load()
@@ -214,8 +214,7 @@ template <int FORMAT> struct unit_books {
 
     __device__ __forceinline__ code8 look_up(uint32_t index, uint32_t values) const
     {
-        uint32_t point, at = (uint32_t)__cvta_generic_to_shared(points);
-        asm("ld.shared.u32 %0, [%1];" : "=r"(point) : "r"(at | 4 * index));
+        uint32_t point = points[index];
         return {select_bytes(values, point), select_bytes(values, point >> 16)};
     }
 };
