@@ -334,6 +334,8 @@ static int check_level(strata__pack *pack, const settings *set, uint32_t level)
         random = random * 6364136223846793005u + 1442695040888963407u;
         tokens[i] = (int32_t)((random >> 33) % reference.session->geometry->vocabulary);
     }
+    ok(strata__experts_begin(reference.prefill, 1), "the reference's experts");
+    ok(strata__experts_begin(tested.prefill, 1), "the experts");
     for (uint32_t first = 0, i = 0; first < set->rows; first += set->chunk, i++) {
         uint32_t rows = set->rows - first < set->chunk ? set->rows - first : set->chunk;
         strata__step_part part = {tokens + first, 0, rows, first};
