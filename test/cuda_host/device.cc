@@ -74,13 +74,12 @@ const bool settings_read = [] {
     return true;
 }();
 
-array add_array(const char *slot, size_t bytes, size_t alignment)
+array add_array(const char *slot, size_t bytes)
 {
     size_t offset = ALIGNMENT;
     if (!arrays.empty())
         offset = arrays.back().offset + arrays.back().bytes + GAP;
-    alignment = alignment > ALIGNMENT ? alignment : ALIGNMENT;
-    offset = (offset + alignment - 1) / alignment * alignment;
+    offset = (offset + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     used += bytes;
     if (used > shared_bytes || offset + bytes > REGION_BYTES)
         fault("a block of %zu bytes of shared memory, of %zu", used, shared_bytes);
@@ -97,7 +96,7 @@ void shared_begin(size_t dynamic_bytes)
     arrays.clear();
     used = 0;
     ASAN_POISON_MEMORY_REGION(region, REGION_BYTES);
-    add_array(nullptr, dynamic_bytes, ALIGNMENT);
+    add_array(nullptr, dynamic_bytes);
 }
 
 void shared_end()
@@ -115,7 +114,9 @@ void *static_shared(const char &slot, size_t bytes, size_t alignment)
     for (const array &one : arrays)
         if (one.slot == &slot)
             return region + one.offset;
-    return region + add_array(&slot, bytes, alignment).offset;
+    if (alignment > ALIGNMENT)
+        fault("shared memory aligned to %zu: devices keep no more than %zu", alignment, ALIGNMENT);
+    return region + add_array(&slot, bytes).offset;
 }
 
 uint32_t shared_offset(const void *p)
