@@ -21,11 +21,6 @@ typedef struct tile {
     uint32_t qkv_stride;
 } tile;
 
-static float *residual_row(const strata__step *step, uint32_t row)
-{
-    return step->x + (uint64_t)row * step->session->geometry->width;
-}
-
 static strata_status take_tile(tile *t)
 {
     strata__taker taker = {t->step, STRATA_OK};
@@ -38,20 +33,6 @@ static strata_status take_tile(tile *t)
                                STRATA__BUFFER_ATTENTION_OUT_SCALE, 0, t->rows);
     t->qkv_stride = (t->layer->heads + 2 * t->layer->kv_heads) * t->layer->head_size;
     return taker.status;
-}
-
-static strata__norm_args norm_args(const tile *t)
-{
-    strata_session *session = t->step->session;
-    strata__norm_args args = {0};
-    args.x = residual_row(t->step, t->first);
-    args.weight = t->weights->attention_norm;
-    args.out = t->xn;
-    args.inv_rms = t->inv_rms;
-    args.rows = t->rows;
-    args.width = session->geometry->width;
-    args.eps = session->geometry->norm_eps;
-    return args;
 }
 
 /* Takes in `next` when its rows lie behind those of `weight`, so that one product serves both. */
@@ -115,7 +96,9 @@ static strata_status project(const tile *t)
     strata__kernels *kernels = t->step->session->kernels;
     void *stream = t->step->session->stream->native;
     strata__project_args args = {0};
-    args.norm = norm_args(t);
+    args.norm = strata__step_norm(t->step, t->weights->attention_norm, t->first, t->rows);
+    args.norm.out = t->xn;
+    args.norm.inv_rms = t->inv_rms;
     args.part_count = projections(t, args.parts);
     return t->step->is_blind ? kernels->ops->project(kernels, stream, &args)
                              : strata__compose_project(kernels, stream, &args);
@@ -193,19 +176,12 @@ static strata_status attend(const tile *t, uint32_t index, uint32_t first, uint3
 
 static strata_status add_output(const tile *t)
 {
-    strata_session *session = t->step->session;
     strata__taker taker = {t->step, STRATA_OK};
     strata__dense_args args = {0};
     args.weight = t->weights->attention_out;
     args.in = t->out;
-    args.out_f32 = residual_row(t->step, t->first);
     args.scratch = strata__take_scratch(&taker, STRATA__BUFFER_OUT_SCRATCH);
-    args.rows = t->rows;
-    args.out_stride = session->geometry->width;
-    args.few = t->step->is_decode;
-    args.mode = STRATA__DENSE_ADD_F32;
-    args.alpha = session->geometry->residual_scale;
-    return session->kernels->ops->dense(session->kernels, session->stream->native, &args);
+    return strata__step_add_dense(t->step, &args, t->first, t->rows);
 }
 
 static strata_status run_tile(tile *t, uint32_t *attention_tile)

@@ -12,27 +12,16 @@
 
 enum { FLAG_POLLS = 64 }; /* looks at the flag between two questions to the device */
 
-static float *residual_row(const strata__step *step, uint32_t row)
-{
-    return step->x + (uint64_t)row * step->session->geometry->width;
-}
-
 /* Rows of the chunk where the layer has experts, else of a tile. */
 static strata_status norm_args(strata__step *step, uint32_t first, uint32_t rows,
                                uint32_t buffer_first, strata__norm_args *out)
 {
-    strata_session *session = step->session;
+    const float *gain = step->session->weights.layers[step->launch.layer].ffn_norm;
     strata__taker taker = {step, STRATA_OK};
-    strata__norm_args args = {0};
-    args.x = residual_row(step, first);
-    args.weight = session->weights.layers[step->launch.layer].ffn_norm;
-    args.out = strata__take_rows(&taker, STRATA__BUFFER_FFN_XN, STRATA__BUFFER_FFN_XN_SCALE,
+    *out = strata__step_norm(step, gain, first, rows);
+    out->out = strata__take_rows(&taker, STRATA__BUFFER_FFN_XN, STRATA__BUFFER_FFN_XN_SCALE,
                                  buffer_first, rows);
-    args.inv_rms = strata__take_needed(&taker, STRATA__BUFFER_FFN_INV_RMS, buffer_first, rows);
-    args.rows = rows;
-    args.width = session->geometry->width;
-    args.eps = session->geometry->norm_eps;
-    *out = args;
+    out->inv_rms = strata__take_needed(&taker, STRATA__BUFFER_FFN_INV_RMS, buffer_first, rows);
     return taker.status;
 }
 
@@ -98,15 +87,9 @@ static strata_status run_dense_part(strata__step *step, const dense_part *part)
         return status;
     down.weight = part->down;
     down.in = h;
-    down.out_f32 = residual_row(step, part->first);
     down.row_factor = part->row_factor;
     down.scratch = strata__take_scratch(&taker, STRATA__BUFFER_DENSE_SCRATCH);
-    down.rows = part->rows;
-    down.out_stride = session->geometry->width;
-    down.few = step->is_decode;
-    down.mode = STRATA__DENSE_ADD_F32;
-    down.alpha = session->geometry->residual_scale;
-    return session->kernels->ops->dense(session->kernels, session->stream->native, &down);
+    return strata__step_add_dense(step, &down, part->first, part->rows);
 }
 
 static strata_status dense_tile(strata__step *step, uint32_t first, uint32_t rows)
@@ -131,7 +114,7 @@ static strata_status dense_tile(strata__step *step, uint32_t first, uint32_t row
 static strata_status router_args(strata__step *step, uint32_t first, strata__router_args *args)
 {
     strata__taker taker = {step, STRATA_OK};
-    args->x = residual_row(step, first);
+    args->x = strata__step_residual(step, first);
     args->inv_rms = strata__take_needed(&taker, STRATA__BUFFER_FFN_INV_RMS, first, args->rows);
     args->norm = step->session->weights.layers[step->launch.layer].ffn_norm;
     return taker.status;

@@ -5,21 +5,6 @@
 #include "base/error.h"
 #include "session/step.h"
 
-static strata__norm_args norm_args(const strata__step *step, uint32_t first, uint32_t rows,
-                                   strata__rows xn, float *inv_rms)
-{
-    const strata_session *session = step->session;
-    strata__norm_args args = {0};
-    args.x = step->x + (uint64_t)first * session->geometry->width;
-    args.weight = session->weights.output_norm;
-    args.out = xn;
-    args.inv_rms = inv_rms;
-    args.rows = rows;
-    args.width = session->geometry->width;
-    args.eps = session->geometry->norm_eps;
-    return args;
-}
-
 static strata__dense_args output_args(const strata__step *step, uint32_t rows, strata__rows xn,
                                       float *logits)
 {
@@ -67,7 +52,9 @@ strata_status strata__step_enqueue_logits(strata__step *step, uint32_t first, ui
         status = STRATA_ERR_CAPACITY;
     if (status != STRATA_OK)
         return status;
-    args.norm = norm_args(step, first, rows, xn, inv_rms);
+    args.norm = strata__step_norm(step, session->weights.output_norm, first, rows);
+    args.norm.out = xn;
+    args.norm.inv_rms = inv_rms;
     args.parts[0] = output_args(step, rows, xn, logits);
     status = step->is_blind
                  ? session->kernels->ops->project(session->kernels, session->stream->native, &args)

@@ -93,6 +93,37 @@ strata__kv_view strata__step_kv(const strata__step *step)
     return view;
 }
 
+float *strata__step_residual(const strata__step *step, uint32_t row)
+{
+    return step->x + (uint64_t)row * step->session->geometry->width;
+}
+
+strata__norm_args strata__step_norm(const strata__step *step, const float *gain, uint32_t first,
+                                    uint32_t rows)
+{
+    const strata__geometry *geometry = step->session->geometry;
+    strata__norm_args args = {0};
+    args.x = strata__step_residual(step, first);
+    args.weight = gain;
+    args.rows = rows;
+    args.width = geometry->width;
+    args.eps = geometry->norm_eps;
+    return args;
+}
+
+strata_status strata__step_add_dense(const strata__step *step, strata__dense_args *args,
+                                     uint32_t first, uint32_t rows)
+{
+    strata_session *session = step->session;
+    args->out_f32 = strata__step_residual(step, first);
+    args->rows = rows;
+    args->out_stride = session->geometry->width;
+    args->few = step->is_decode;
+    args->mode = STRATA__DENSE_ADD_F32;
+    args->alpha = session->geometry->residual_scale;
+    return session->kernels->ops->dense(session->kernels, session->stream->native, args);
+}
+
 void strata__step_use(strata__step *step, strata__step_host *host)
 {
     step->host = host->region.base;

@@ -136,6 +136,17 @@ strata__scratch strata__take_scratch(strata__taker *taker, uint32_t id);
 /* One layer's pages. */
 strata__kv_view strata__step_kv(const strata__step *step);
 
+/* Row `row` of the residual. */
+float *strata__step_residual(const strata__step *step, uint32_t row);
+
+/* The norm of rows of the residual; where it goes is the caller's to say. */
+strata__norm_args strata__step_norm(const strata__step *step, const float *gain, uint32_t first,
+                                    uint32_t rows);
+
+/* Adds the product of `args` (weight, in, scratch and what is its own) to rows of the residual. */
+strata_status strata__step_add_dense(const strata__step *step, strata__dense_args *args,
+                                     uint32_t first, uint32_t rows);
+
 /* A dense weight for an operation that runs before it is read. */
 strata__ahead strata__step_ahead(const strata__weight *weight);
 /* The projections of the layer behind this one, or as many as lie together. */

@@ -6,7 +6,8 @@
 #   bundled   the bundled model against the prompt's path: KL at most 1e-4, the same top token in
 #             99.5 % of positions; the same bits for 1, 4 and 16 rows a step
 #   paths     the same for forced paths and 8-bit KV pages (after a prompt in int8, which decoding is
-#             not, KL at most 1e-3), and random packs of several formats and architectures: 0.05
+#             not, KL at most 1e-3), and random packs of several formats and architectures: KL at
+#             most 0.05
 #   bits      a random pack of 48 layers: the same bits with all experts on the device and in
 #             budgets
 #   speed     tokens a second after a prompt of 4096 tokens: all experts on the device, also with 4
@@ -41,10 +42,10 @@ bundled() {
 paths() {
     make_check || { failed=1; return; }
     local model=examples/models/strata-chapters format name
-    "$build/decode_check" $model.gguf cuda:0 0 $model-heldout-ids.txt 1000 1e-4 0.99 fp16 || failed=1
-    "$build/decode_check" $model.gguf cuda:0 0 $model-heldout-ids.txt 1000 1e-3 0.98 fused || failed=1
-    "$build/decode_check" $model.gguf cuda:0 0 $model-heldout-ids.txt 1000 1e-4 0.99 auto 1 ||
-        failed=1
+    local ids=$model-heldout-ids.txt
+    "$build/decode_check" $model.gguf cuda:0 0 $ids 1000 1e-4 0.99 fp16 || failed=1
+    "$build/decode_check" $model.gguf cuda:0 0 $ids 1000 1e-3 0.98 fused || failed=1
+    "$build/decode_check" $model.gguf cuda:0 0 $ids 1000 1e-4 0.99 auto 1 || failed=1
     for format in Q4_0 Q8_0 Q2_K Q4_K Q6_K IQ1_M IQ2_XXS IQ3_S IQ4_XS MXFP4 Q2_0; do
         python3 test/tools/mkmoe.py "$packs/tiny.gguf" --geometry tiny --experts "$format" \
             --seed "$RANDOM" >/dev/null || { failed=1; continue; }
