@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 from ctypes import byref, c_double, c_int64, c_uint64, c_void_p
-from types import TracebackType
-from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Type, Union
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
 
 from . import _structs as s
 from . import constants as c
 from ._native import PathLike, check, context, library, sized
+from ._owner import Owner
 from .text import Tokenizer
 
 Scalar = Union[int, float, bool, str]
@@ -126,11 +126,12 @@ def _text(data: c_void_p, count: int) -> bytes:
     return ctypes.string_at(data, count) if count else b""
 
 
-class Pack:
+class Pack(Owner):
     """An opened pack (a GGUF file). Immutable; any thread may use it."""
 
+    _name = "pack"
+
     def __init__(self, path: PathLike) -> None:
-        self._handle: Optional[c_void_p] = None
         made = c_void_p()
         check(library().strata_pack_open_path(context(), os.fsencode(path), byref(made)))
         self._handle = made
@@ -143,24 +144,6 @@ class Pack:
         if self._handle is not None:
             library().strata_pack_close(self._handle)
             self._handle = None
-
-    def __enter__(self) -> "Pack":
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None:
-            self.close()
-
-    @property
-    def handle(self) -> c_void_p:
-        """The strata_pack pointer."""
-        if self._handle is None:
-            raise ValueError("the pack is closed")
-        return self._handle
 
     @property
     def info(self) -> PackInfo:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from ctypes import byref, c_void_p
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Optional, Type, TypedDict
+from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Optional, TypedDict
 
 from . import _structs as s
 from . import constants as c
 from ._native import PathLike, check, library, sized
+from ._owner import Owner
 from .pack import Pack
 
 if TYPE_CHECKING:
@@ -114,11 +114,12 @@ class Shortfall(NamedTuple):
     chunk_tokens: int
 
 
-class Plan:
+class Plan(Owner):
     """A frozen plan for a pack. Immutable; any thread may use it."""
 
+    _name = "plan"
+
     def __init__(self, pack: Pack, **options: Unpack[PlanOptions]) -> None:
-        self._handle: Optional[c_void_p] = None
         made = c_void_p()
         check(library().strata_plan_create(pack.handle, byref(native_options(options)),
                                            byref(made)))
@@ -128,7 +129,6 @@ class Plan:
     def load(cls, pack: Pack, path: PathLike) -> "Plan":
         """Reads a plan that was saved for the same pack."""
         plan = cls.__new__(cls)
-        plan._handle = None
         made = c_void_p()
         check(library().strata_plan_load_path(pack.handle, os.fsencode(path), byref(made)))
         plan._handle = made
@@ -152,24 +152,6 @@ class Plan:
         if self._handle is not None:
             library().strata_plan_destroy(self._handle)
             self._handle = None
-
-    def __enter__(self) -> "Plan":
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None:
-            self.close()
-
-    @property
-    def handle(self) -> c_void_p:
-        """The strata_plan pointer."""
-        if self._handle is None:
-            raise ValueError("the plan is closed")
-        return self._handle
 
     @property
     def info(self) -> PlanInfo:

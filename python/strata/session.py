@@ -8,14 +8,13 @@ import threading
 from array import array
 from contextlib import contextmanager
 from ctypes import byref, c_float, c_int32, c_uint64, c_void_p
-from types import TracebackType
-from typing import (TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Sequence, Type,
-                    Union)
+from typing import (TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Sequence, Union)
 
 from . import _structs as s
 from . import constants as c
 from ._buffers import Memory
 from ._native import PathLike, check, library, sized
+from ._owner import Owner
 from .experts import ExpertFunction, ExpertSource
 from .generation import Generation, Tokens, end_tokens
 from .pack import Pack
@@ -85,7 +84,7 @@ class _Scores:
             return 0.0
 
 
-class Session:
+class Session(Owner):
     """
     A pack on a device with its KV cache. One thread at a time, but for cancel().
 
@@ -98,11 +97,12 @@ class Session:
                 anything with memory, which is kept until it is asked again; else the pack's
     """
 
+    _name = "session"
+
     def __init__(self, pack: Pack, *, device: str = "cpu", plan: Optional[Plan] = None,
                  threads: int = 0, blas: bool = True, profile: Optional[bytes] = None,
                  experts_from: Optional[ExpertFunction] = None,
                  **plan_options: Unpack[PlanOptions]) -> None:
-        self._handle: Optional[c_void_p] = None
         self._prefill: Optional[c_void_p] = None
         self._lock = threading.RLock()  # a signal's handler may call cancel() within
         self._calls = 0
@@ -156,24 +156,6 @@ class Session:
         if self._handle is not None:
             library().strata_session_destroy(self._handle)
             self._handle = None
-
-    def __enter__(self) -> "Session":
-        return self
-
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None:
-            self.close()
-
-    @property
-    def handle(self) -> c_void_p:
-        """The strata_session pointer."""
-        if self._handle is None:
-            raise ValueError("the session is closed")
-        return self._handle
 
     @property
     def vocabulary_count(self) -> int:
