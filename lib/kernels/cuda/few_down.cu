@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Down of the routed experts and the sum over a row's experts: a thread block takes 16 outputs of
- * all experts that have rows, several side by side, and adds what they give to the residual in
+ * all experts that have rows. Groups of warps take the experts in turn, each at its own pace; what
+ * a pair of row and expert gives is kept until all are there and are added to the residual in
  * ascending expert id. So nothing but the residual is written.
  */
 #include "kernels/cuda/few.cuh"
@@ -15,7 +16,7 @@ namespace
  * named barriers.
  */
 constexpr uint32_t MAX_WARPS = 24, MAX_PAIRS = STRATA__FEW_MAX_PAIRS, MAX_GROUPS = 15,
-                   SHARED_MOST = 160 * 1024, SHARED_KEPT = 24 * 1024;
+                   SHARED_MOST = 160 * 1024, SHARED_KEPT = 18 * 1024;
 constexpr strata__few_limits LIMITS = {20 * 1024, 20 * 1024, STRATA__FEW_WARPS};
 
 /* The experts with rows, in ascending order, and where each pair's rows are. */
@@ -68,19 +69,20 @@ __device__ __forceinline__ void read_routing(const strata__few_down_args &args, 
     __syncthreads();
 }
 
-/* Item i of a group of warps: the chunks of its expert of this round, then of the next. */
+/* What a group of warps does next: the chunks of an expert, then of its next expert. */
 struct work_item {
     uint32_t place; /* of the expert in the list */
     uint32_t chunk;
-};
 
-__device__ __forceinline__ bool item_of(const strata__few_down_args &args, const routing &found,
-                                        uint32_t group, uint32_t i, work_item &item)
-{
-    item.place = group + i / args.cut.chunks * args.at_once;
-    item.chunk = i % args.cut.chunks;
-    return item.place < found.count;
-}
+    __device__ __forceinline__ void advance(const strata__few_down_args &args)
+    {
+        chunk++;
+        if (chunk == args.cut.chunks) {
+            chunk = 0;
+            place += args.at_once;
+        }
+    }
+};
 
 __device__ __forceinline__ weight_tile tile_of_item(const strata__few_down_args &args,
                                                     const routing &found, const work_item &item)
@@ -90,13 +92,12 @@ __device__ __forceinline__ weight_tile tile_of_item(const strata__few_down_args 
 
 template <int FORMAT>
 __device__ __forceinline__ void copy_item(const strata__few_down_args &args, const routing &found,
-                                          uint32_t group, uint32_t i, uint8_t *stages)
+                                          const work_item &item, uint8_t *stage)
 {
     uint32_t threads = args.cut.warps * 32;
-    work_item item;
-    if (item_of(args, found, group, i, item))
-        copy_weights<FORMAT>(stages + i % 2 * args.cut.stage_bytes, tile_of_item(args, found, item),
-                             args.cut, item.chunk, threadIdx.x % threads, threads);
+    if (item.place < found.count)
+        copy_weights<FORMAT>(stage, tile_of_item(args, found, item), args.cut, item.chunk,
+                             threadIdx.x % threads, threads);
     copy_async_commit();
 }
 
@@ -136,13 +137,12 @@ __device__ __forceinline__ const float *rows_of_pass(const strata__few_down_args
  */
 template <int FORMAT>
 __device__ __forceinline__ bool begin_first(const strata__few_down_args &args, const routing &found,
-                                            uint32_t group, uint8_t *stages, uint8_t *rows,
+                                            const work_item &item, uint8_t *stage, uint8_t *rows,
                                             row_facts &facts)
 {
     uint32_t threads = args.cut.warps * 32, thread = threadIdx.x % threads, slice = thread / 32;
     uint32_t steps = steps_of<FORMAT>(args.inputs, slice), count;
-    work_item item;
-    if (!item_of(args, found, group, 0, item)) {
+    if (item.place >= found.count) {
         copy_async_commit();
         return false;
     }
@@ -152,11 +152,11 @@ __device__ __forceinline__ bool begin_first(const strata__few_down_args &args, c
         granules pieces;
         pieces.load(tile, thread, threads);
         stage_pass(args, h, rows, slice, steps, count, facts);
-        pieces.store(stages, tile, args.cut, thread, threads);
-        move_rest(stages, tile, args.cut, thread, threads);
+        pieces.store(stage, tile, args.cut, thread, threads);
+        move_rest(stage, tile, args.cut, thread, threads);
         copy_async_commit();
     } else {
-        copy_item<FORMAT>(args, found, group, 0, stages);
+        copy_item<FORMAT>(args, found, item, stage);
         stage_pass(args, h, rows, slice, steps, count, facts);
     }
     return true;
@@ -203,45 +203,57 @@ multiply_item(const strata__few_down_args &args, const routing &found, const wor
     }
 }
 
-/* The sum of one output of one sorted row over its expert's warps. */
-__device__ __forceinline__ float finished(const strata__few_down_args &args, const routing &found,
-                                          const uint8_t *warps, uint32_t place, uint32_t base,
-                                          uint32_t pair, uint32_t at)
-{
-    uint32_t n = pair - found.first[place], expert = found.expert[place];
-    uint32_t output = blockIdx.x * TILE + at;
-    uint32_t bytes = warp_bytes(args.pass_rows, args.rows, 1);
-    const uint8_t *from = warps + (place - base) * args.cut.warps * bytes +
-                          args.pass_rows * ROW_BYTES + (n * TILE + at) * 4;
-    float y = 0.0f;
-    for (uint32_t w = 0; w < args.cut.warps; w++)
-        y += *reinterpret_cast<const float *>(from + w * bytes);
-    if (args.bias)
-        y += args.bias[(uint64_t)expert * args.outputs + output];
-    return args.expert_scale ? y * args.expert_scale[expert] : y;
-}
+/* Outputs of a row and its experts meet here: what was there, what each pair gives. */
+struct outputs {
+    float *before; /* [rows][TILE] */
+    float *pairs;  /* [sorted row][TILE] */
+};
 
-/*
- * Adds a round's outputs. A thread has one output of a row, or of several rows; `next` is the first
- * of the row's experts that is still to be added.
- */
-__device__ __forceinline__ void add_round(const strata__few_down_args &args, const routing &found,
-                                          const uint8_t *warps, uint32_t base, uint8_t *next)
+/* The residual's values that are added to, on their way to shared memory meanwhile. */
+__device__ __forceinline__ void copy_before(const strata__few_down_args &args, const outputs &out)
 {
     for (uint32_t i = threadIdx.x; i < TILE * args.rows; i += blockDim.x) {
-        uint32_t row = i / TILE, at = i % TILE, j = next[i];
-        if (blockIdx.x * TILE + at >= args.outputs)
+        uint32_t output = blockIdx.x * TILE + i % TILE;
+        if (output < args.outputs)
+            copy_async_4(&out.before[i], args.x + (uint64_t)(i / TILE) * args.outputs + output);
+    }
+}
+
+/* The sums of an item's rows over its group's warps, which begin at `warps`. */
+__device__ __forceinline__ void finish_item(const strata__few_down_args &args, const routing &found,
+                                            const work_item &item, const uint8_t *warps,
+                                            const outputs &out)
+{
+    uint32_t first = found.first[item.place], rows = found.first[item.place + 1] - first;
+    uint32_t expert = found.expert[item.place], threads = args.cut.warps * 32;
+    uint32_t bytes = warp_bytes(args.pass_rows, args.rows, 1);
+    for (uint32_t i = threadIdx.x % threads; i < TILE * rows; i += threads) {
+        const uint8_t *from = warps + args.pass_rows * ROW_BYTES + i * 4;
+        uint32_t output = blockIdx.x * TILE + i % TILE;
+        float y = 0.0f;
+        for (uint32_t w = 0; w < args.cut.warps; w++)
+            y += *reinterpret_cast<const float *>(from + w * bytes);
+        if (args.bias && output < args.outputs)
+            y += args.bias[(uint64_t)expert * args.outputs + output];
+        out.pairs[first * TILE + i] = args.expert_scale ? y * args.expert_scale[expert] : y;
+    }
+}
+
+/* Adds all of a row's experts, an output of a row by a thread. */
+__device__ __forceinline__ void add_pairs(const strata__few_down_args &args, const routing &found,
+                                          const outputs &out)
+{
+    for (uint32_t i = threadIdx.x; i < TILE * args.rows; i += blockDim.x) {
+        uint32_t row = i / TILE, at = i % TILE, output = blockIdx.x * TILE + at;
+        const uint32_t *sorted = found.sorted + row * args.top_k;
+        const float *weight = found.weight + row * args.top_k;
+        float sum = out.before[i];
+        if (output >= args.outputs)
             continue;
-        float *x = args.x + (uint64_t)row * args.outputs + blockIdx.x * TILE + at, sum = *x;
-        for (; j < args.top_k; j++) {
-            uint32_t pair = found.sorted[row * args.top_k + j], place = found.place[pair];
-            if (place >= base + args.at_once)
-                break;
-            sum = fmaf(args.alpha * found.weight[row * args.top_k + j],
-                       finished(args, found, warps, place, base, pair, at), sum);
-        }
-        next[i] = (uint8_t)j;
-        *x = sum;
+#pragma unroll 8
+        for (uint32_t j = 0; j < args.top_k; j++)
+            sum = fmaf(args.alpha * weight[j], out.pairs[sorted[j] * TILE + at], sum);
+        args.x[(uint64_t)row * args.outputs + output] = sum;
     }
 }
 
@@ -253,36 +265,41 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     extern __shared__ __align__(16) uint8_t memory[];
     __shared__ unit_books<FORMAT> books;
     __shared__ routing found;
-    __shared__ uint8_t next[TILE * STRATA__DIRECT_ROWS];
     uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32, group = warp / args.cut.warps;
     uint32_t own_bytes = warp_bytes(args.pass_rows, args.rows, 1);
-    uint8_t *rows = memory + warp * own_bytes;
-    uint8_t *stages = memory + warps * own_bytes + group * 2 * args.cut.stage_bytes;
+    uint8_t *rows = memory + warp * own_bytes, *of_group = memory + warps * own_bytes;
+    uint8_t *stage = of_group + group * 2 * args.cut.stage_bytes;
+    uint8_t *second = stage + args.cut.stage_bytes;
+    outputs out;
+    out.before = reinterpret_cast<float *>(of_group + args.at_once * 2 * args.cut.stage_bytes);
+    out.pairs = out.before + TILE * args.rows;
+    of_group = memory + group * args.cut.warps * own_bytes;
     let_next_start();
-    for (uint32_t i = threadIdx.x; i < TILE * STRATA__DIRECT_ROWS; i += blockDim.x)
-        next[i] = 0;
     books.load();
     wait_for_earlier();
+    copy_before(args, out);
     read_routing(args, found);
     row_facts facts = {};
-    bool staged = begin_first<FORMAT>(args, found, group, stages, rows, facts);
-    copy_item<FORMAT>(args, found, group, 1, stages);
-    uint32_t i = 0;
-    for (uint32_t base = 0; base < found.count; base += args.at_once) {
-        work_item item;
-        for (uint32_t chunk = 0; chunk < args.cut.chunks; chunk++, i++) {
-            if (item_of(args, found, group, i, item))
-                multiply_item<FORMAT>(args, found, item, rows,
-                                      stages + i % 2 * args.cut.stage_bytes, books, staged, facts);
-            staged = false;
-            group_barrier(group, args.cut.warps);
-            copy_item<FORMAT>(args, found, group, i + 2, stages);
-        }
-        __syncthreads();
-        add_round(args, found, memory, base, next);
-        __syncthreads();
+    work_item item = {group, 0}, ahead = item;
+    bool staged = begin_first<FORMAT>(args, found, item, stage, rows, facts);
+    ahead.advance(args);
+    copy_item<FORMAT>(args, found, ahead, second);
+    for (; item.place < found.count; item.advance(args)) {
+        multiply_item<FORMAT>(args, found, item, rows, stage, books, staged, facts);
+        staged = false;
+        group_barrier(group, args.cut.warps);
+        ahead.advance(args);
+        copy_item<FORMAT>(args, found, ahead, stage);
+        /* The next item's barrier comes before its sums. */
+        if (item.chunk + 1 == args.cut.chunks)
+            finish_item(args, found, item, of_group, out);
+        uint8_t *done = stage;
+        stage = second;
+        second = done;
     }
     copy_async_wait<0>();
+    __syncthreads();
+    add_pairs(args, found, out);
 }
 
 template <int FORMAT> struct entry {
@@ -305,8 +322,9 @@ strata_status strata__few_down(const strata__cuda_state *state, cudaStream_t str
     args->row_bytes = row_bytes_of(format, args->inputs);
     args->cut = cut_for(format, args->inputs, args->row_bytes, LIMITS);
     uint32_t stages = 2 * args->cut.stage_bytes;
+    uint32_t outputs = (args->rows + args->rows * args->top_k) * TILE * 4;
     uint64_t room = state->shared_memory_bytes - SHARED_KEPT;
-    room = room < SHARED_MOST ? room : SHARED_MOST;
+    room = (room < SHARED_MOST ? room : SHARED_MOST) - outputs;
     args->pass_rows = pass_rows_for(args->cut, args->rows, 1, stages, (uint32_t)room);
     uint32_t each = args->cut.warps * warp_bytes(args->pass_rows, args->rows, 1) + stages;
     uint32_t most = (uint32_t)room / each;
@@ -316,6 +334,6 @@ strata_status strata__few_down(const strata__cuda_state *state, cudaStream_t str
     args->at_once = most;
     dim3 grid((args->outputs + TILE - 1) / TILE);
     return launch_overlapped(state, stream, kernel_of<entry>(format), grid,
-                             most * args->cut.warps * 32, most * each, *args,
+                             most * args->cut.warps * 32, most * each + outputs, *args,
                              "multiplying down of few rows");
 }
