@@ -25,21 +25,30 @@ struct routing {
     const void *blob[MAX_PAIRS];
     uint32_t expert[MAX_PAIRS];
     uint32_t first[MAX_PAIRS + 1]; /* sorted row */
-    uint16_t place[MAX_PAIRS];     /* of a sorted row's expert in the list */
     uint32_t sorted[MAX_PAIRS];    /* [row][top_k] */
     float weight[MAX_PAIRS];
     uint32_t warp_counts[MAX_WARPS];
 };
 
-/* Lists the experts; all threads of the block. */
-__device__ __forceinline__ void read_routing(const strata__few_down_args &args, routing &found)
+/* The blob of expert `e`; tables are there before earlier kernels have run. */
+__device__ __forceinline__ const void *blob_of(const strata__few_down_args &args, uint32_t e)
+{
+    return e < args.experts ? args.blobs[e] : nullptr;
+}
+
+/*
+ * Lists the experts; all threads of the block. `blob` is that of the expert of the thread's number.
+ * The pairs' places and weights are on their way when this ends.
+ */
+__device__ __forceinline__ void read_routing(const strata__few_down_args &args, const void *blob,
+                                             routing &found)
 {
     uint32_t pairs = args.rows * args.top_k, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     uint32_t warps = blockDim.x / 32, listed = 0;
     static_assert(MAX_WARPS <= 32, "a warp adds the counts of all");
     for (uint32_t i = threadIdx.x; i < pairs; i += blockDim.x) {
-        found.sorted[i] = args.sorted_index[i];
-        found.weight[i] = args.weights[i];
+        copy_async_4(&found.sorted[i], args.sorted_index + i);
+        copy_async_4(&found.weight[i], args.weights + i);
     }
     for (uint32_t base = 0; base < args.experts; base += blockDim.x) {
         uint32_t e = base + threadIdx.x;
@@ -48,6 +57,8 @@ __device__ __forceinline__ void read_routing(const strata__few_down_args &args, 
         uint32_t used = __ballot_sync(0xffffffffu, first < end);
         if (lane == 0)
             found.warp_counts[warp] = __popc(used);
+        if (base > 0)
+            blob = blob_of(args, e);
         __syncthreads();
         uint32_t counted = lane < warps ? found.warp_counts[lane] : 0;
         uint32_t at = listed + __popc(used & ((1u << lane) - 1)) +
@@ -55,12 +66,11 @@ __device__ __forceinline__ void read_routing(const strata__few_down_args &args, 
         listed += __reduce_add_sync(0xffffffffu, counted);
         if (first < end && end <= MAX_PAIRS) {
             found.expert[at] = e;
-            found.blob[at] = args.blobs[e];
+            found.blob[at] = blob;
             found.first[at] = first;
-            for (uint32_t p = first; p < end; p++)
-                found.place[p] = (uint16_t)at;
         }
-        __syncthreads();
+        if (base + blockDim.x < args.experts)
+            __syncthreads();
     }
     if (threadIdx.x == 0) {
         found.count = listed;
@@ -275,10 +285,11 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     out.pairs = out.before + TILE * args.rows;
     of_group = memory + group * args.cut.warps * own_bytes;
     let_next_start();
+    const void *blob = blob_of(args, threadIdx.x);
     books.load();
     wait_for_earlier();
     copy_before(args, out);
-    read_routing(args, found);
+    read_routing(args, blob, found);
     row_facts facts = {};
     work_item item = {group, 0}, ahead = item;
     bool staged = begin_first<FORMAT>(args, found, item, stage, rows, facts);

@@ -16,21 +16,46 @@ constexpr uint32_t SHARED_KEPT = 20 * 1024;
 struct found_expert {
     uint32_t expert, rows; /* rows 0: the block has nothing to do */
     weight_tile gate, up;
+    float scale[STRATA__DIRECT_ROWS]; /* of activation rows, where these have scales */
 };
 
-/* The expert whose first sorted row is `pair`; all threads of the block. */
+/* What a thread reads of an expert. */
+struct own_expert {
+    const void *gate, *up;
+    uint32_t first, end; /* sorted rows */
+
+    /* Tables are there before earlier kernels have run. */
+    __device__ __forceinline__ void load_blobs(const strata__few_gate_up_args &args, uint32_t e)
+    {
+        gate = e < args.experts ? args.blobs[0][e] : nullptr;
+        up = e < args.experts ? args.blobs[1][e] : nullptr;
+    }
+
+    __device__ __forceinline__ void load_rows(const strata__few_gate_up_args &args, uint32_t e)
+    {
+        first = e < args.experts ? args.offsets[e] : 0;
+        end = e < args.experts ? args.offsets[e + 1] : 0;
+    }
+};
+
+/*
+ * The expert whose first sorted row is `pair`; all threads of the block, the first of which has set
+ * the rows to 0 before an earlier barrier. `own` is the expert of the thread's number.
+ */
 __device__ __forceinline__ void find_expert(const strata__few_gate_up_args &args, uint32_t pair,
-                                            found_expert &found)
+                                            own_expert own, found_expert &found)
 {
-    if (threadIdx.x == 0)
-        found.rows = 0;
-    __syncthreads();
     for (uint32_t e = threadIdx.x; e < args.experts; e += blockDim.x) {
-        uint32_t first = args.offsets[e], end = args.offsets[e + 1];
-        if (first == pair && first < end)
-            found = {e, end - first,
-                     tile_of(args.blobs[0][e], args.row_bytes, args.outputs, blockIdx.x),
-                     tile_of(args.blobs[1][e], args.row_bytes, args.outputs, blockIdx.x)};
+        if (e >= blockDim.x) {
+            own.load_blobs(args, e);
+            own.load_rows(args, e);
+        }
+        if (own.first == pair && own.first < own.end) {
+            found.expert = e;
+            found.rows = own.end - own.first;
+            found.gate = tile_of(own.gate, args.row_bytes, args.outputs, blockIdx.x);
+            found.up = tile_of(own.up, args.row_bytes, args.outputs, blockIdx.x);
+        }
     }
     __syncthreads();
 }
@@ -52,6 +77,21 @@ __device__ __forceinline__ float sum_of(const strata__few_gate_up_args &args, ui
     return y;
 }
 
+/* Activation row of a sorted row. */
+__device__ __forceinline__ uint32_t row_of(const strata__few_gate_up_args &args, uint32_t sorted)
+{
+    return args.rows > 1 ? args.sorted_row[sorted] : 0;
+}
+
+/* The scales of the expert's rows, on their way to shared memory meanwhile. */
+__device__ __forceinline__ void copy_scales(const strata__few_gate_up_args &args, uint32_t pair,
+                                            found_expert &found)
+{
+    uint32_t n = threadIdx.x;
+    if (args.in_scale && n < found.rows)
+        copy_async_4(&found.scale[n], args.in_scale + row_of(args, pair + n));
+}
+
 __device__ __forceinline__ void store_tile(const strata__few_gate_up_args &args, uint8_t *memory,
                                            const found_expert &found, uint32_t pair, uint32_t first)
 {
@@ -60,7 +100,7 @@ __device__ __forceinline__ void store_tile(const strata__few_gate_up_args &args,
         if (output >= args.outputs)
             continue;
         uint64_t bias = (uint64_t)found.expert * args.outputs + output;
-        float scale = args.in_scale ? args.in_scale[args.sorted_row[pair + row]] : 1.0f;
+        float scale = args.in_scale ? found.scale[row] : 1.0f;
         float gate = sum_of(args, memory, 0, row, at) * scale;
         float up = sum_of(args, memory, 1, row, at) * scale;
         gate += args.bias[0] ? args.bias[0][bias] : 0.0f;
@@ -109,26 +149,38 @@ __device__ __forceinline__ void begin_copies(const strata__few_gate_up_args &arg
     }
 }
 
-/* A slice of the activation rows of sorted rows [first, first + count) to shared memory. */
-template <int FORMAT>
-__device__ __forceinline__ void stage_halves(const strata__few_gate_up_args &args, uint8_t *rows,
-                                             uint32_t first, uint32_t count, uint32_t slice)
-{
-    uint32_t lane = threadIdx.x % 32, at = slice * SLICE + lane * 8;
-    constexpr uint32_t MOST = unit_form<FORMAT>::SIGNED ? SIGNED_PASS_ROWS : PASS_ROWS;
+/* This lane's values of a slice of the activation rows of a pass, on their way to shared memory. */
+template <int FORMAT> struct pass_halves {
+    static constexpr uint32_t MOST = unit_form<FORMAT>::SIGNED ? SIGNED_PASS_ROWS : PASS_ROWS;
     uint4 v[MOST];
-    if (at >= args.inputs)
-        return;
+
+    /* Of sorted rows [first, first + count). */
+    __device__ __forceinline__ void load(const strata__few_gate_up_args &args, uint32_t first,
+                                         uint32_t count, uint32_t slice)
+    {
+        uint32_t at = slice * SLICE + threadIdx.x % 32 * 8;
+        if (at >= args.inputs)
+            return;
 #pragma unroll
-    for (uint32_t n = 0; n < MOST; n++)
-        if (n < count)
-            v[n] = *reinterpret_cast<const uint4 *>(
-                args.in + (uint64_t)args.sorted_row[first + n] * args.inputs + at);
+        for (uint32_t n = 0; n < MOST; n++)
+            if (n < count) {
+                uint64_t row = row_of(args, first + n);
+                v[n] = *reinterpret_cast<const uint4 *>(args.in + row * args.inputs + at);
+            }
+    }
+
+    __device__ __forceinline__ void store(const strata__few_gate_up_args &args, uint8_t *rows,
+                                          uint32_t count, uint32_t slice) const
+    {
+        uint32_t lane = threadIdx.x % 32;
+        if (slice * SLICE + lane * 8 >= args.inputs)
+            return;
 #pragma unroll
-    for (uint32_t n = 0; n < MOST; n++)
-        if (n < count)
-            *reinterpret_cast<uint4 *>(rows + n * ROW_BYTES + lane * 16) = v[n];
-}
+        for (uint32_t n = 0; n < MOST; n++)
+            if (n < count)
+                *reinterpret_cast<uint4 *>(rows + n * ROW_BYTES + lane * 16) = v[n];
+    }
+};
 
 /* A slice of both matrices by the staged rows of a pass, to the warp's sums. */
 template <int FORMAT>
@@ -177,14 +229,28 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     uint32_t own_bytes = warp_bytes(args.pass_rows, args.rows, 2);
     uint8_t *rows = memory + warp * own_bytes, *stages = memory + args.cut.warps * own_bytes;
     let_next_start();
+    own_expert mine;
+    mine.load_blobs(args, threadIdx.x);
+    if (threadIdx.x == 0)
+        found.rows = 0;
     books.load();
+    __syncthreads();
     wait_for_earlier();
-    find_expert(args, pair, found);
+    mine.load_rows(args, threadIdx.x);
+    /* Before it is known how many of these rows are the expert's, where registers hold them. */
+    constexpr bool EARLY = pass_halves<FORMAT>::MOST <= 2;
+    pass_halves<FORMAT> halves;
+    if (EARLY)
+        halves.load(args, pair, min(gridDim.y - pair, args.pass_rows), warp);
+    find_expert(args, pair, mine, found);
     uint32_t count = found.rows;
     if (count == 0)
         return;
+    copy_scales(args, pair, found);
     begin_copies<FORMAT>(args, stages, found.gate, found.up, [&] {
-        stage_halves<FORMAT>(args, rows, pair, min(count, args.pass_rows), warp);
+        if (!EARLY)
+            halves.load(args, pair, min(count, args.pass_rows), warp);
+        halves.store(args, rows, min(count, args.pass_rows), warp);
     });
     bool staged = true;
     for (uint32_t chunk = 0; chunk < args.cut.chunks; chunk++) {
@@ -197,7 +263,9 @@ __global__ void __maxnreg__(FEW_REGISTERS)
                 uint32_t own = min(count - first, args.pass_rows);
                 if (!staged) {
                     __syncwarp();
-                    stage_halves<FORMAT>(args, rows, pair + first, own, slice);
+                    pass_halves<FORMAT> next;
+                    next.load(args, pair + first, own, slice);
+                    next.store(args, rows, own, slice);
                     __syncwarp();
                 }
                 staged = false;
@@ -208,6 +276,7 @@ __global__ void __maxnreg__(FEW_REGISTERS)
             __syncthreads();
         copy_both<FORMAT>(args, stage, found.gate, found.up, chunk + 2);
     }
+    copy_async_wait<0>();
     __syncthreads();
     store_tile(args, memory, found, pair, blockIdx.x * TILE);
 }

@@ -191,16 +191,17 @@ template <int FORMAT> struct unit_books {
     uint4 grid[POINTS ? 1 : codebook<FORMAT>::WORDS];
     uint32_t points[COUNT];
 
-    /* All threads of the block; ends with a barrier where there is anything. */
+    /* All threads of the block; the next barrier ends it. */
     __device__ __forceinline__ void load()
     {
         if constexpr (POINTS) {
             const uint2 *from = static_cast<const uint2 *>(codebook<FORMAT>::source());
             for (uint32_t i = threadIdx.x; i < COUNT; i += blockDim.x)
                 points[i] = point_of(__ldg(from + i));
-            __syncthreads();
-        } else {
-            codebook<FORMAT>::load(grid);
+        } else if constexpr (codebook<FORMAT>::BYTES != 0) {
+            const uint4 *from = static_cast<const uint4 *>(codebook<FORMAT>::source());
+            for (uint32_t i = threadIdx.x; i < codebook<FORMAT>::WORDS; i += blockDim.x)
+                grid[i] = __ldg(from + i);
         }
     }
 
