@@ -217,9 +217,16 @@ multiply_both(const strata__few_gate_up_args &args, const found_expert &found, u
                            slice != warp);
 }
 
+/* Four blocks share a multiprocessor where a format's registers suffice for that. */
+template <int FORMAT>
+constexpr uint32_t REGISTERS =
+    FORMAT == STRATA__IQ2_XXS || FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ3_S
+        ? 64
+        : FEW_REGISTERS;
+
 /* Grid: tiles, pairs. */
 template <int FORMAT>
-__global__ void __maxnreg__(FEW_REGISTERS)
+__global__ void __maxnreg__(REGISTERS<FORMAT>)
     few_gate_up(const __grid_constant__ strata__few_gate_up_args args)
 {
     extern __shared__ __align__(16) uint8_t memory[];
