@@ -11,7 +11,8 @@
 namespace
 {
 
-constexpr uint32_t ROUTER_THREADS = 128, ROWS = STRATA__DIRECT_ROWS, AHEAD = 4,
+/* BATCH: rows whose values an expert's block loads at once. */
+constexpr uint32_t ROUTER_THREADS = 128, ROWS = STRATA__DIRECT_ROWS, AHEAD = 4, BATCH = 4,
                    CHOOSE_THREADS = ROWS * 32;
 static_assert(CHOOSE_THREADS <= 1024, "a block has a warp for each row");
 
@@ -24,24 +25,29 @@ struct few_router_args {
     strata__ahead ahead;
 };
 
-/*
- * Sums of the block's threads, the same for all of them, in a fixed order; two calls in turn have
- * places of their own.
- */
-__device__ __forceinline__ float2 block_sums(float2 own, float2 (&partial)[ROUTER_THREADS / 32])
-{
-    own.x = warp_sum(own.x);
-    own.y = warp_sum(own.y);
-    if (threadIdx.x % 32 == 0)
-        partial[threadIdx.x / 32] = own;
-    __syncthreads();
-    own = partial[0];
-    for (uint32_t w = 1; w < ROUTER_THREADS / 32; w++) {
-        own.x += partial[w].x;
-        own.y += partial[w].y;
+/* The sums of each warp, of a batch of rows; two batches in turn have places of their own. */
+struct warp_sums {
+    float2 of[BATCH][ROUTER_THREADS / 32];
+
+    __device__ __forceinline__ void leave(uint32_t row, float2 own)
+    {
+        own.x = warp_sum(own.x);
+        own.y = warp_sum(own.y);
+        if (threadIdx.x % 32 == 0)
+            of[row][threadIdx.x / 32] = own;
     }
-    return own;
-}
+
+    /* Sums of the block, in a fixed order; after a barrier. */
+    __device__ __forceinline__ float2 total(uint32_t row) const
+    {
+        float2 sums = of[row][0];
+        for (uint32_t w = 1; w < ROUTER_THREADS / 32; w++) {
+            sums.x += of[row][w].x;
+            sums.y += of[row][w].y;
+        }
+        return sums;
+    }
+};
 
 __device__ __forceinline__ float squares_of(float4 v, float sum)
 {
@@ -89,38 +95,61 @@ struct pieces {
     }
 };
 
-/* The logits of one expert: weights and gains stay in registers for all rows as far as they fit. */
+/* A thread's part of the sums of one row. */
+__device__ __forceinline__ float2 own_sums(const float4 *x, const pieces &v, const float4 *weights,
+                                           const pieces &w, const float4 *gains, const pieces &g,
+                                           uint32_t fours)
+{
+    float2 sums = {};
+#pragma unroll
+    for (uint32_t i = 0; i < AHEAD; i++) {
+        if (threadIdx.x + i * ROUTER_THREADS >= fours)
+            continue;
+        sums.y = squares_of(v.of[i], sums.y);
+        sums.x = add_products(products_of(v.of[i], g.of[i]), w.of[i], sums.x);
+    }
+    for (uint32_t at = threadIdx.x + AHEAD * ROUTER_THREADS; at < fours; at += ROUTER_THREADS) {
+        float4 one = x[at];
+        sums.y = squares_of(one, sums.y);
+        sums.x = add_products(products_of(one, __ldg(gains + at)), __ldg(weights + at), sums.x);
+    }
+    return sums;
+}
+
+/*
+ * The logits of one expert: weights and gains stay in registers for all rows as far as they fit,
+ * and a batch of rows is on its way together.
+ */
 __device__ __forceinline__ void expert_logits(const few_router_args &args, uint32_t expert,
                                               const pieces &w, const pieces &g,
-                                              float2 (&partial)[2][ROUTER_THREADS / 32])
+                                              warp_sums (&partial)[2])
 {
     const strata__norm_args &norm = args.norm;
+    const float4 *x = reinterpret_cast<const float4 *>(norm.x);
     const float4 *weights =
         reinterpret_cast<const float4 *>(args.weights + (uint64_t)expert * norm.width);
     const float4 *gains = reinterpret_cast<const float4 *>(norm.weight);
     uint32_t fours = norm.width / 4;
     float bias = args.bias ? __ldg(args.bias + expert) : 0.0f;
-    for (uint32_t row = 0; row < norm.rows; row++) {
-        const float4 *x = reinterpret_cast<const float4 *>(norm.x + (uint64_t)row * norm.width);
-        float2 sums = {};
-        pieces v;
-        v.load(x, fours);
+    for (uint32_t row = 0; row < norm.rows; row += BATCH) {
+        pieces v[BATCH];
+        warp_sums &sums = partial[row / BATCH % 2];
 #pragma unroll
-        for (uint32_t i = 0; i < AHEAD; i++) {
-            if (threadIdx.x + i * ROUTER_THREADS >= fours)
-                continue;
-            sums.y = squares_of(v.of[i], sums.y);
-            sums.x = add_products(products_of(v.of[i], g.of[i]), w.of[i], sums.x);
+        for (uint32_t n = 0; n < BATCH; n++)
+            if (row + n < norm.rows)
+                v[n].load(x + (uint64_t)(row + n) * fours, fours);
+#pragma unroll
+        for (uint32_t n = 0; n < BATCH; n++)
+            if (row + n < norm.rows)
+                sums.leave(n, own_sums(x + (uint64_t)(row + n) * fours, v[n], weights, w, gains, g,
+                                       fours));
+        __syncthreads();
+        uint32_t own = row + threadIdx.x;
+        if (threadIdx.x < BATCH && own < norm.rows) {
+            float2 total = sums.total(threadIdx.x);
+            args.logits[(uint64_t)own * args.experts + expert] =
+                total.x * inverse_rms(norm, total.y) + bias;
         }
-        for (uint32_t at = threadIdx.x + AHEAD * ROUTER_THREADS; at < fours; at += ROUTER_THREADS) {
-            float4 one = x[at];
-            sums.y = squares_of(one, sums.y);
-            sums.x = add_products(products_of(one, __ldg(gains + at)), __ldg(weights + at), sums.x);
-        }
-        sums = block_sums(sums, partial[row % 2]);
-        if (threadIdx.x == 0)
-            args.logits[(uint64_t)row * args.experts + expert] =
-                sums.x * inverse_rms(norm, sums.y) + bias;
     }
 }
 
@@ -136,7 +165,7 @@ __device__ __forceinline__ uint2 packed(float4 v, float factor)
 
 /* The activation row; what does not fit in registers is read again for its mean square. */
 __device__ __forceinline__ void norm_row(const strata__norm_args &norm, uint32_t row,
-                                         const pieces &g, float2 (&partial)[2][ROUTER_THREADS / 32])
+                                         const pieces &g, warp_sums &partial)
 {
     __shared__ float most[ROUTER_THREADS / 32];
     const float4 *x = reinterpret_cast<const float4 *>(norm.x + (uint64_t)row * norm.width);
@@ -164,7 +193,9 @@ __device__ __forceinline__ void norm_row(const strata__norm_args &norm, uint32_t
     magnitude = warp_max(magnitude);
     if (threadIdx.x % 32 == 0)
         most[threadIdx.x / 32] = magnitude;
-    sums = block_sums(sums, partial[0]);
+    partial.leave(0, sums);
+    __syncthreads();
+    sums = partial.total(0);
     float inverse = inverse_rms(norm, sums.y);
     for (uint32_t w = 0; w < ROUTER_THREADS / 32; w++)
         magnitude = fmaxf(magnitude, most[w]);
@@ -185,7 +216,7 @@ __device__ __forceinline__ void norm_row(const strata__norm_args &norm, uint32_t
 __global__ void __launch_bounds__(ROUTER_THREADS)
     few_router(const __grid_constant__ few_router_args args)
 {
-    __shared__ float2 partial[2][ROUTER_THREADS / 32];
+    __shared__ warp_sums partial[2];
     uint32_t rows = args.norm.rows, fours = args.norm.width / 4;
     uint32_t expert = blockIdx.x - rows;
     pieces w = {}, g = {};
@@ -200,7 +231,7 @@ __global__ void __launch_bounds__(ROUTER_THREADS)
     if (blockIdx.x >= rows)
         expert_logits(args, expert, w, g, partial);
     else
-        norm_row(args.norm, blockIdx.x, g, partial);
+        norm_row(args.norm, blockIdx.x, g, partial[0]);
 }
 
 struct few_choose_args {
