@@ -652,6 +652,8 @@ int check_few(const suite &s)
     }
     check_project(s, {STRATA__Q6_K, STRATA__F32, 768, 5, {16, 16, 16}, 1e-4f, false}, shapes);
     check_project(s, {STRATA__Q4_K, STRATA__BF16, 768, 5, {16, 16, 16}, 1e5f, false}, shapes);
+    /* As much shared memory as there may be, beside the largest codebook. */
+    check_project(s, {STRATA__IQ1_S, STRATA__IQ1_M, 19456, 16, {16, 16, 16}, 1, false}, shapes);
     for (uint32_t rows : {1u, 4u, 16u})
         for (uint32_t activation : {0u, 1u, 2u}) {
             const uint32_t xs = STRATA__IQ2_XS, mx = STRATA__MXFP4;

@@ -249,7 +249,7 @@ __device__ __forceinline__ void load_staged(uint4 (&b)[STEPS], const uint8_t *ro
 }
 
 /* Halves of the activation rows' columns that are used. */
-__host__ __device__ __forceinline__ uint32_t halves_of(uint32_t rows)
+__host__ __device__ __forceinline__ constexpr uint32_t halves_of(uint32_t rows)
 {
     return (rows + COLUMNS - 1) / COLUMNS;
 }

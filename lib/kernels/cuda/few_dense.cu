@@ -10,7 +10,7 @@ namespace
 {
 
 /* Of weights, so that sums of sixteen rows and rows of float32 fit beside them in 99 KiB. */
-constexpr uint32_t HALVES_LIMIT = 72 * 1024, FLOATS_LIMIT = 60 * 1024;
+constexpr uint32_t HALVES_LIMIT = 72 * 1024, FLOATS_LIMIT = 56 * 1024;
 
 __device__ __forceinline__ const strata__few_part &part_of(const strata__few_dense_args &args,
                                                            uint32_t tile)
@@ -22,15 +22,25 @@ __device__ __forceinline__ const strata__few_part &part_of(const strata__few_den
 }
 
 /* What a block has in shared memory besides weights, in this order. */
-__host__ __device__ __forceinline__ uint32_t sums_bytes(uint32_t warps, uint32_t rows)
+__host__ __device__ __forceinline__ constexpr uint32_t sums_bytes(uint32_t warps, uint32_t rows)
 {
     return warps * halves_of(rows) * SUMS * 4;
 }
 
-__host__ __device__ __forceinline__ uint32_t rows_bytes(uint32_t rows)
+__host__ __device__ __forceinline__ constexpr uint32_t rows_bytes(uint32_t rows)
 {
     return (rows < STAGED_ROWS ? rows : STAGED_ROWS) * ROW_BYTES;
 }
+
+/* What outputs take besides their sums, on its way to shared memory meanwhile. */
+struct output_facts {
+    float bias[TILE];
+    float factor[2][STRATA__DIRECT_ROWS]; /* scales of `in`, and the part's row factors */
+    float before[STRATA__DIRECT_ROWS * TILE];
+};
+
+template <int FORMAT, uint32_t DYNAMIC>
+constexpr bool FITS = sizeof(unit_books<FORMAT>) + sizeof(output_facts) + DYNAMIC <= 99 * 1024;
 
 __device__ __forceinline__ float inverse_rms(const strata__few_dense_args &args, const float *sums,
                                              uint32_t row)
@@ -41,13 +51,6 @@ __device__ __forceinline__ float inverse_rms(const strata__few_dense_args &args,
         squares += sums[(w * halves + row / COLUMNS) * SUMS + COLUMNS * TILE + row % COLUMNS];
     return 1.0f / sqrtf(squares / (float)args.inputs + args.eps);
 }
-
-/* What outputs take besides their sums, on its way to shared memory meanwhile. */
-struct output_facts {
-    float bias[TILE];
-    float factor[2][STRATA__DIRECT_ROWS]; /* scales of `in`, and the part's row factors */
-    float before[STRATA__DIRECT_ROWS * TILE];
-};
 
 /* Of those that there are, by the block's first threads: at least one warp. */
 __device__ __forceinline__ void copy_facts(output_facts &facts, const strata__few_dense_args &args,
@@ -119,6 +122,10 @@ template <int FORMAT>
 __global__ void __maxnreg__(FEW_REGISTERS)
     few_dense(const __grid_constant__ strata__few_dense_args args)
 {
+    constexpr uint32_t WARPS = STRATA__FEW_WARPS, ROWS = STRATA__DIRECT_ROWS;
+    constexpr uint32_t SUMS_BYTES = sums_bytes(WARPS, ROWS), ROWS_BYTES = WARPS * rows_bytes(ROWS);
+    static_assert(FITS<FORMAT, HALVES_LIMIT + SUMS_BYTES>, "halves fit");
+    static_assert(FITS<FORMAT, FLOATS_LIMIT + SUMS_BYTES + ROWS_BYTES>, "float32 fits");
     extern __shared__ __align__(16) uint8_t memory[];
     __shared__ unit_books<FORMAT> books;
     __shared__ output_facts early;
