@@ -5,6 +5,7 @@
  *   bench-cpu-kernels [threads]
  *
  *   decoders   G values/s and GB/s of blocks of one thread, per format and instruction set
+ *   dots       the same of products of one row with weights, which stay near in a cache or do not
  *   tile       GFLOP/s of the product tile of one thread, per instruction set and width
  *   prompt     every operation of a 512-token prompt of a small mixture (8 layers, D 1024, 16 heads
  *   and
@@ -97,6 +98,54 @@ static void bench_decoders(void)
         free(blocks);
     }
     free(out);
+}
+
+/* G values/s of one row times `outputs` weight rows, again and again. */
+static double dots_rate(int level, uint32_t id, const uint8_t *weights, uint32_t outputs,
+                        const float *row, float *sums)
+{
+    enum { INPUTS = 1024, VALUES = 1 << 25, REPEATS = 5 };
+    const strata__format_info *info = strata__format_find(id);
+    const uint64_t row_bytes = INPUTS / info->block_values * info->block_bytes;
+    const int rounds = (int)(VALUES / INPUTS / outputs) + 1;
+    double best = 0;
+    for (int r = 0; r < REPEATS; r++) {
+        double start = seconds(CLOCK_THREAD_CPUTIME_ID);
+        for (int i = 0; i < rounds; i++)
+            strata__dots_level((strata__cpu_level)level, id, weights, row_bytes, INPUTS, outputs,
+                               row, sums);
+        double rate = 1e-9 * rounds * outputs * INPUTS / (seconds(CLOCK_THREAD_CPUTIME_ID) - start);
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+static void bench_dots(void)
+{
+    enum { INPUTS = 1024, NEAR = 256, FAR = 1 << 17 };
+    float *row = memory(INPUTS * sizeof *row), *sums = memory(FAR * sizeof *sums);
+    printf(
+        "\ndots, one thread: G values/s (GB/s of blocks), %d weight rows; %d at the best level\n",
+        NEAR, FAR);
+    for (uint32_t id = 0; id < STRATA__FORMAT_LIMIT; id++) {
+        const strata__format_info *info = strata__format_find(id);
+        if (!info)
+            continue;
+        const double bytes = (double)info->block_bytes / info->block_values;
+        uint8_t *weights = blocks_of(id, (uint64_t)INPUTS * FAR);
+        int level = 0;
+        double rate;
+        printf("%-8s", info->name);
+        for (; level <= (int)strata__cpu_best_level(); level++) {
+            rate = dots_rate(level, id, weights, NEAR, row, sums);
+            printf("  %s %6.2f (%5.2f)", levels[level], rate, rate * bytes);
+        }
+        rate = dots_rate(level - 1, id, weights, FAR, row, sums);
+        printf("  far %6.2f (%5.2f)\n", rate, rate * bytes);
+        free(weights);
+    }
+    free(row);
+    free(sums);
 }
 
 static void bench_tile(void)
@@ -448,6 +497,7 @@ int main(int argc, char **argv)
     strata__kernels *kernels;
     print_machine(threads);
     bench_decoders();
+    bench_dots();
     bench_tile();
     if (strata__cpu_kernels_create(&options, &kernels))
         return 1;

@@ -12,15 +12,15 @@
 #if defined(__AVX512F__)
 
 #include <immintrin.h>
-typedef float floats_16 __attribute__((vector_size(64)));
-typedef float floats_8 __attribute__((vector_size(32)));
+typedef float tile_floats_16 __attribute__((vector_size(64)));
+typedef float tile_floats_8 __attribute__((vector_size(32)));
 #define TILE_NAME(x)              x##_512
-#define TILE_VECTOR               floats_16
+#define TILE_VECTOR               tile_floats_16
 #define TILE_LANES                16
 #define TILE_ADD_PRODUCT(a, b, c) _mm512_fmadd_ps(a, b, c)
 #include "kernels/cpu/product_tile.h"
 #define TILE_NAME(x)              x##_256
-#define TILE_VECTOR               floats_8
+#define TILE_VECTOR               tile_floats_8
 #define TILE_LANES                8
 #define TILE_ADD_PRODUCT(a, b, c) _mm256_fmadd_ps(a, b, c)
 #include "kernels/cpu/product_tile.h"
@@ -40,9 +40,9 @@ static void product(const float *packed, uint32_t width, const float *weights,
 
 #if defined(__AVX2__)
 #include <immintrin.h>
-typedef float floats_8 __attribute__((vector_size(32)));
+typedef float tile_floats_8 __attribute__((vector_size(32)));
 #define TILE_NAME(x)              x##_256
-#define TILE_VECTOR               floats_8
+#define TILE_VECTOR               tile_floats_8
 #define TILE_LANES                8
 #define TILE_ADD_PRODUCT(a, b, c) _mm256_fmadd_ps(a, b, c)
 #include "kernels/cpu/product_tile.h"
@@ -50,9 +50,9 @@ typedef float floats_8 __attribute__((vector_size(32)));
 #define EIGHT_BY_ONE eight_by_one_256
 enum { LANES = 8 };
 #else
-typedef float floats_4 __attribute__((vector_size(16)));
+typedef float tile_floats_4 __attribute__((vector_size(16)));
 #define TILE_NAME(x)              x##_128
-#define TILE_VECTOR               floats_4
+#define TILE_VECTOR               tile_floats_4
 #define TILE_LANES                4
 #define TILE_ADD_PRODUCT(a, b, c) ((a) * (b) + (c))
 #include "kernels/cpu/product_tile.h"

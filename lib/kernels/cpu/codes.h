@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sixteen int8 codes at a time: what every decoder unpacks a block into, and how codes become
- * floats. Written for AVX2 and AVX-512, and in the compiler's own vectors for all else.
+ * Sixteen int8 codes at a time: what every decoder unpacks a block into. Written for AVX2 and
+ * AVX-512, and in the compiler's own vectors for all else.
  */
 #ifndef STRATA_KERNELS_CPU_CODES_H
 #define STRATA_KERNELS_CPU_CODES_H
 
 #include <stdint.h>
 #include <string.h>
+
+#include "kernels/tables/grids.h"
 
 #if defined(__AVX2__)
 
@@ -69,10 +71,27 @@ static inline codes_16 codes_negate(codes_16 x, codes_16 mask)
     return _mm_sub_epi8(_mm_xor_si128(x, mask), mask);
 }
 
+/* As above where a bit is set. */
+static inline codes_16 codes_negate_bits(codes_16 x, uint32_t bits)
+{
+#if defined(__AVX512F__)
+    return _mm_mask_sub_epi8(x, (__mmask16)bits, _mm_setzero_si128(), x);
+#else
+    return codes_negate(x, codes_of_bits(bits, 255));
+#endif
+}
+
 /* table[code] for codes below 16 */
 static inline codes_16 codes_look_up(codes_16 x, const uint8_t *table)
 {
     return _mm_shuffle_epi8(codes_load(table), x);
+}
+
+/* The low and the high nibbles of eight bytes in turn. */
+static inline codes_16 codes_of_nibbles(const uint8_t *packed)
+{
+    __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)packed);
+    return codes_field(_mm_unpacklo_epi8(bytes, _mm_srli_epi16(bytes, 4)), 0, 15);
 }
 
 /* Two-bit fields in order: value j of the result is bits 2 (j mod 4) of byte j / 4 of a word. */
@@ -91,53 +110,6 @@ static inline codes_16 codes_of_pairs(uint32_t word)
     even = _mm_and_si128(_mm_srli_epi16(even, 6), _mm_set1_epi16(3));
     odd = _mm_and_si128(_mm_srli_epi16(odd, 6), _mm_set1_epi16(3));
     return _mm_or_si128(even, _mm_slli_epi16(odd, 8));
-}
-
-#if defined(__AVX512F__)
-
-static inline void put_scaled(codes_16 x, float scale, float *out)
-{
-    __m512 v = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(x));
-    _mm512_storeu_ps(out, _mm512_mul_ps(_mm512_set1_ps(scale), v));
-}
-
-static inline void put_scaled_offset(codes_16 x, float scale, float offset, float *out)
-{
-    __m512 v = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(x));
-    v = _mm512_mul_ps(_mm512_set1_ps(scale), v);
-    _mm512_storeu_ps(out, _mm512_add_ps(v, _mm512_set1_ps(offset)));
-}
-
-#else
-
-static inline __m256 eight_floats(codes_16 x)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x));
-}
-
-static inline void put_scaled(codes_16 x, float scale, float *out)
-{
-    __m256 s = _mm256_set1_ps(scale);
-    _mm256_storeu_ps(out, _mm256_mul_ps(s, eight_floats(x)));
-    _mm256_storeu_ps(out + 8, _mm256_mul_ps(s, eight_floats(_mm_srli_si128(x, 8))));
-}
-
-static inline void put_scaled_offset(codes_16 x, float scale, float offset, float *out)
-{
-    __m256 s = _mm256_set1_ps(scale), o = _mm256_set1_ps(offset);
-    _mm256_storeu_ps(out, _mm256_add_ps(_mm256_mul_ps(s, eight_floats(x)), o));
-    _mm256_storeu_ps(out + 8,
-                     _mm256_add_ps(_mm256_mul_ps(s, eight_floats(_mm_srli_si128(x, 8))), o));
-}
-
-#endif
-
-/* scale * (code + delta) of eight codes */
-static inline void put_shifted(uint64_t codes, float scale, float delta, float *out)
-{
-    __m256 v = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128((long long)codes)));
-    v = _mm256_add_ps(v, _mm256_set1_ps(delta));
-    _mm256_storeu_ps(out, _mm256_mul_ps(_mm256_set1_ps(scale), v));
 }
 
 #else
@@ -203,6 +175,20 @@ static inline codes_16 codes_negate(codes_16 x, codes_16 mask)
     return (x ^ mask) - mask;
 }
 
+static inline codes_16 codes_negate_bits(codes_16 x, uint32_t bits)
+{
+    return codes_negate(
+        x, codes_of_u64(strata__sign_masks[bits & 255], strata__sign_masks[bits >> 8 & 255]));
+}
+
+static inline codes_16 codes_of_nibbles(const uint8_t *packed)
+{
+    uint8_t codes[16];
+    for (int i = 0; i < 16; i++)
+        codes[i] = packed[i / 2] >> 4 * (i % 2) & 15;
+    return codes_load(codes);
+}
+
 static inline codes_16 codes_look_up(codes_16 x, const uint8_t *table)
 {
     uint8_t codes[16];
@@ -218,26 +204,6 @@ static inline codes_16 codes_of_pairs(uint32_t word)
     for (int i = 0; i < 16; i++)
         codes[i] = (uint8_t)(word >> 2 * i & 3);
     return codes_load(codes);
-}
-
-static inline void put_scaled(codes_16 x, float scale, float *out)
-{
-    signed_16 codes = (signed_16)x;
-    for (int i = 0; i < 16; i++)
-        out[i] = scale * (float)codes[i];
-}
-
-static inline void put_scaled_offset(codes_16 x, float scale, float offset, float *out)
-{
-    signed_16 codes = (signed_16)x;
-    for (int i = 0; i < 16; i++)
-        out[i] = scale * (float)codes[i] + offset;
-}
-
-static inline void put_shifted(uint64_t codes, float scale, float delta, float *out)
-{
-    for (int i = 0; i < 8; i++)
-        out[i] = scale * ((float)(int8_t)(codes >> 8 * i & 255) + delta);
 }
 
 #endif

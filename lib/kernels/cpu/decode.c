@@ -40,6 +40,26 @@ void strata__decode_row(uint32_t format, const void *blocks, uint64_t values, fl
     strata__decode_row_level(strata__cpu_best_level(), format, blocks, values, out);
 }
 
+static const strata__dots_fn *dots(strata__cpu_level level)
+{
+#if defined(STRATA__HAVE_X86_LEVELS)
+    if (level == STRATA__CPU_AVX512)
+        return strata__dots_avx512;
+    if (level == STRATA__CPU_AVX2)
+        return strata__dots_avx2;
+#endif
+    (void)level;
+    return strata__dots_base;
+}
+
+void strata__dots_level(strata__cpu_level level, uint32_t format, const void *weights,
+                        uint64_t row_bytes, uint64_t values, uint32_t outputs, const float *row,
+                        float *sums)
+{
+    dots(level)[format](weights, row_bytes, values / strata__format_find(format)->block_values,
+                        outputs, row, sums);
+}
+
 static const strata__decode_int8_fn *int8_decoders(strata__cpu_level level)
 {
 #if defined(STRATA__HAVE_X86_LEVELS)

@@ -28,6 +28,15 @@ void strata__decode_row_level(strata__cpu_level level, uint32_t format, const vo
                               uint64_t values, float *out);
 
 /*
+ * sums[n] = the dot of a row with `values` values of weight row n, a whole number of blocks; weight
+ * rows are row_bytes apart. What is decoded stays in registers; the sums have the bits that
+ * strata__cpu_code.dot gives of decoded weights.
+ */
+void strata__dots_level(strata__cpu_level level, uint32_t format, const void *weights,
+                        uint64_t row_bytes, uint64_t values, uint32_t outputs, const float *row,
+                        float *sums);
+
+/*
  * To the exact int8 form, for formats whose int8_group is not 0: `values` codes, and a scale and,
  * where int8_minimum is set, an offset for every int8_group values: value = scale * code + offset.
  */

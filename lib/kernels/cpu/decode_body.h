@@ -3,26 +3,22 @@
  * The tables of decoders of one instruction set. Included once by a source file that is compiled
  * for that set and has named the tables: #define STRATA__DECODERS strata__decode_avx2
  */
-#include "kernels/cpu/decode_int8.h"
-#include "kernels/cpu/decode_iq.h"
-#include "kernels/cpu/decode_k.h"
-#include "kernels/cpu/decode_level.h"
-#include "kernels/cpu/decode_simple.h"
+#include "kernels/cpu/sink_write.h"
 
-const strata__decode_fn STRATA__DECODERS[STRATA__FORMAT_LIMIT] = {
-    [STRATA__F32] = decode_f32,         [STRATA__F16] = decode_f16,
-    [STRATA__BF16] = decode_bf16,       [STRATA__Q4_0] = decode_q4_0,
-    [STRATA__Q4_1] = decode_q4_1,       [STRATA__Q5_0] = decode_q5_0,
-    [STRATA__Q5_1] = decode_q5_1,       [STRATA__Q8_0] = decode_q8_0,
-    [STRATA__Q2_K] = decode_q2_k,       [STRATA__Q3_K] = decode_q3_k,
-    [STRATA__Q4_K] = decode_q4_k,       [STRATA__Q5_K] = decode_q5_k,
-    [STRATA__Q6_K] = decode_q6_k,       [STRATA__IQ1_S] = decode_iq1_s,
-    [STRATA__IQ1_M] = decode_iq1_m,     [STRATA__IQ2_XXS] = decode_iq2_xxs,
-    [STRATA__IQ2_XS] = decode_iq2_xs,   [STRATA__IQ2_S] = decode_iq2_s,
-    [STRATA__IQ3_XXS] = decode_iq3_xxs, [STRATA__IQ3_S] = decode_iq3_s,
-    [STRATA__IQ4_NL] = decode_iq4_nl,   [STRATA__IQ4_XS] = decode_iq4_xs,
-    [STRATA__MXFP4] = decode_mxfp4,     [STRATA__Q2_0] = decode_q2_0,
-};
+#include "kernels/cpu/decode_int8.h"
+#include "kernels/cpu/decode_level.h"
+#include "kernels/cpu/decode_list.h"
+
+#define WRITER(id, name, values, bytes)                                                            \
+    static void write_##name(const uint8_t *restrict block, uint64_t blocks, float *restrict out)  \
+    {                                                                                              \
+        sink to = {out};                                                                           \
+        decode_##name(block, blocks, &to);                                                         \
+    }
+STRATA__DECODER_LIST(WRITER)
+
+#define ENTRY(id, name, values, bytes) [id] = write_##name,
+const strata__decode_fn STRATA__DECODERS[STRATA__FORMAT_LIMIT] = {STRATA__DECODER_LIST(ENTRY)};
 
 const strata__decode_int8_fn STRATA__INT8_DECODERS[STRATA__FORMAT_LIMIT] = {
     [STRATA__Q4_0] = int8_q4_0,       [STRATA__Q4_1] = int8_q4_1,

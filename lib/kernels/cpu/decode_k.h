@@ -3,8 +3,13 @@
 #ifndef STRATA_KERNELS_CPU_DECODE_K_H
 #define STRATA_KERNELS_CPU_DECODE_K_H
 
-#include "kernels/cpu/codes.h"
-#include "kernels/cpu/decode_common.h"
+#include "kernels/cpu/decode_put.h"
+
+/* scale * code of sixteen int8 codes */
+static inline void scale_codes(codes_16 codes, float scale, float *scales)
+{
+    floats_store(floats_multiply(floats_all(scale), floats_of_codes(codes)), scales);
+}
 
 /* Group g of sixteen values: bits 2 (g / 2 mod 4) of sixteen bytes of the block's half. */
 static inline codes_16 two_bits(const uint8_t *packed, int g)
@@ -12,61 +17,86 @@ static inline codes_16 two_bits(const uint8_t *packed, int g)
     return codes_field(codes_load(packed + 32 * (g / 8) + 16 * (g % 2)), 2 * (g / 2 % 4), 3);
 }
 
-static void decode_q2_k(const uint8_t *restrict block, uint64_t blocks, float *restrict out)
+static inline void scale_q2_k(const uint8_t *block, float *scales, float *offsets)
 {
-    for (uint64_t b = 0; b < blocks; b++, block += 84, out += 256) {
-        float d = load_half(block + 80), d_min = load_half(block + 82);
-        for (int g = 0; g < 16; g++)
-            put_scaled_offset(two_bits(block + 16, g), d * (float)(block[g] & 15),
-                              -(d_min * (float)(block[g] >> 4)), out + 16 * g);
-    }
+    codes_16 both = codes_load(block);
+    scale_codes(codes_field(both, 0, 15), load_half(block + 80), scales);
+    scale_codes(codes_field(both, 4, 15), -load_half(block + 82), offsets);
 }
 
-/* The sixteen 6-bit scales, less 32: eight bytes of low nibbles, four of high bit pairs. */
-static inline void unpack_q3_k_scales(const uint8_t *packed, int8_t *scales)
+static DECODER void decode_q2_k(const uint8_t *block, uint64_t blocks, sink *out)
 {
-    for (int i = 0; i < 16; i++) {
-        int low = packed[i % 8] >> 4 * (i / 8) & 15;
-        int high = packed[8 + i % 4] >> 2 * (i / 4) & 3;
-        scales[i] = (int8_t)((low | high << 4) - 32);
-    }
-}
-
-static void decode_q3_k(const uint8_t *restrict block, uint64_t blocks, float *restrict out)
-{
-    for (uint64_t b = 0; b < blocks; b++, block += 110, out += 256) {
-        float d = load_half(block + 108);
-        int8_t scales[16];
-        unpack_q3_k_scales(block + 96, scales);
-        for (int g = 0; g < 16; g++) {
-            codes_16 high = codes_if_bit(codes_load(block + 16 * (g % 2)), 1 << g / 2, 4);
-            codes_16 codes = codes_or(two_bits(block + 32, g), high);
-            put_scaled(codes_less(codes, 4), d * (float)scales[g], out + 16 * g);
+    for (uint64_t b = 0; b < blocks; b++, block += 84) {
+        float scales[16], offsets[16];
+        scale_q2_k(block, scales, offsets);
+        for (int g = 0; g < 16; g += 4) {
+            for (int i = 0; i < 4; i++)
+                put_scaled_offset(out, 16 * i, two_bits(block + 16, g + i),
+                                  floats_all(scales[g + i]), floats_all(offsets[g + i]));
+            advance(out, 64);
         }
     }
 }
 
-/* The eight 6-bit scales and minimums of Q4_K and Q5_K. */
-static inline void unpack_scales_minimums(const uint8_t *packed, uint8_t *scales, uint8_t *minimums)
+/* The sixteen 6-bit scales, less 32: eight bytes of low nibbles, four of high bit pairs. */
+static inline codes_16 q3_k_scales(const uint8_t *packed)
 {
-    for (int i = 0; i < 4; i++) {
-        uint8_t s = packed[i], m = packed[4 + i], both = packed[8 + i];
-        scales[i] = s & 63;
-        minimums[i] = m & 63;
-        scales[4 + i] = (uint8_t)((both & 15) | (s >> 2 & 0x30));
-        minimums[4 + i] = (uint8_t)(both >> 4 | (m >> 2 & 0x30));
+    const uint32_t first = load_u32(packed), second = load_u32(packed + 4),
+                   pairs = load_u32(packed + 8);
+    const uint32_t nibbles = 0x0f0f0f0f, high = 0x30303030;
+    return codes_less(codes_of_u32((first & nibbles) | (pairs << 4 & high),
+                                   (second & nibbles) | (pairs << 2 & high),
+                                   (first >> 4 & nibbles) | (pairs & high),
+                                   (second >> 4 & nibbles) | (pairs >> 2 & high)),
+                      32);
+}
+
+static inline codes_16 three_bits(const uint8_t *block, int g)
+{
+    codes_16 high = codes_if_bit(codes_load(block + 16 * (g % 2)), 1 << g / 2, 4);
+    return codes_less(codes_or(two_bits(block + 32, g), high), 4);
+}
+
+static DECODER void decode_q3_k(const uint8_t *block, uint64_t blocks, sink *out)
+{
+    for (uint64_t b = 0; b < blocks; b++, block += 110) {
+        float scales[16];
+        scale_codes(q3_k_scales(block + 96), load_half(block + 108), scales);
+        for (int g = 0; g < 16; g += 4) {
+            for (int i = 0; i < 4; i++)
+                put_scaled(out, 16 * i, three_bits(block, g + i), floats_all(scales[g + i]));
+            advance(out, 64);
+        }
     }
 }
 
-/* Scales and negative minimums of the eight groups of 32. */
-static inline void scale_groups(const uint8_t *block, float *scales, float *offsets)
+/* Eight scales, then eight negative minimums, of 6-bit codes in twelve bytes. */
+static inline void scale_groups(const uint8_t *block, float *scales)
 {
-    float d = load_half(block), d_min = load_half(block + 2);
-    uint8_t codes[8], minimums[8];
-    unpack_scales_minimums(block + 4, codes, minimums);
-    for (int g = 0; g < 8; g++) {
-        scales[g] = d * (float)codes[g];
-        offsets[g] = -(d_min * (float)minimums[g]);
+    const uint32_t low = load_u32(block + 4), minimums = load_u32(block + 8),
+                   both = load_u32(block + 12);
+    const uint32_t six = 0x3f3f3f3f, nibbles = 0x0f0f0f0f, high = 0x30303030;
+    codes_16 codes = codes_of_u32(low & six, (both & nibbles) | (low >> 2 & high), minimums & six,
+                                  (both >> 4 & nibbles) | (minimums >> 2 & high));
+    floats_16 factors = floats_halves(load_half(block), -load_half(block + 2));
+    floats_store(floats_multiply(factors, floats_of_codes(codes)), scales);
+}
+
+static DECODER void decode_q4_k(const uint8_t *block, uint64_t blocks, sink *out)
+{
+    for (uint64_t b = 0; b < blocks; b++, block += 144) {
+        float scales[16];
+        scale_groups(block, scales);
+        for (int g = 0; g < 8; g += 2) {
+            const uint8_t *packed = block + 16 + 16 * g;
+            nibble_values low =
+                nibbles_scaled_offset(floats_all(scales[g]), floats_all(scales[8 + g]));
+            nibble_values high =
+                nibbles_scaled_offset(floats_all(scales[g + 1]), floats_all(scales[9 + g]));
+            put_nibbles(out, 0, 32, packed, low, high);
+            put_nibbles(out, 16, 48, packed + 16, low, high);
+            advance(out, 64);
+        }
     }
 }
 
@@ -76,28 +106,23 @@ static inline codes_16 group_nibbles(const uint8_t *packed, int g, int h)
     return codes_field(codes_load(packed + 32 * (g / 2) + 16 * h), 4 * (g % 2), 15);
 }
 
-static void decode_q4_k(const uint8_t *restrict block, uint64_t blocks, float *restrict out)
+static inline codes_16 group_five_bits(const uint8_t *block, int g, int h)
 {
-    for (uint64_t b = 0; b < blocks; b++, block += 144) {
-        float scales[8], offsets[8];
-        scale_groups(block, scales, offsets);
-        for (int g = 0; g < 8; g++)
-            for (int h = 0; h < 2; h++, out += 16)
-                put_scaled_offset(group_nibbles(block + 16, g, h), scales[g], offsets[g], out);
-    }
+    codes_16 high = codes_if_bit(codes_load(block + 16 + 16 * h), 1 << g, 16);
+    return codes_or(group_nibbles(block + 48, g, h), high);
 }
 
-static void decode_q5_k(const uint8_t *restrict block, uint64_t blocks, float *restrict out)
+static DECODER void decode_q5_k(const uint8_t *block, uint64_t blocks, sink *out)
 {
     for (uint64_t b = 0; b < blocks; b++, block += 176) {
-        float scales[8], offsets[8];
-        scale_groups(block, scales, offsets);
-        for (int g = 0; g < 8; g++)
-            for (int h = 0; h < 2; h++, out += 16) {
-                codes_16 high = codes_if_bit(codes_load(block + 16 + 16 * h), 1 << g, 16);
-                codes_16 codes = codes_or(group_nibbles(block + 48, g, h), high);
-                put_scaled_offset(codes, scales[g], offsets[g], out);
-            }
+        float scales[16];
+        scale_groups(block, scales);
+        for (int g = 0; g < 8; g += 2) {
+            for (int i = 0; i < 4; i++)
+                put_scaled_offset(out, 16 * i, group_five_bits(block, g + i / 2, i % 2),
+                                  floats_all(scales[g + i / 2]), floats_all(scales[8 + g + i / 2]));
+            advance(out, 64);
+        }
     }
 }
 
@@ -109,16 +134,19 @@ static inline codes_16 six_bits(const uint8_t *block, int g)
     codes_16 high = codes_load(block + 128 + 32 * half + 16 * h);
     codes_16 pair = codes_field(high, 2 * j, 3);
     codes_16 top = codes_or(codes_if_bit(pair, 1, 16), codes_if_bit(pair, 2, 32));
-    return codes_or(codes_field(low, 4 * (j / 2), 15), top);
+    return codes_less(codes_or(codes_field(low, 4 * (j / 2), 15), top), 32);
 }
 
-static void decode_q6_k(const uint8_t *restrict block, uint64_t blocks, float *restrict out)
+static DECODER void decode_q6_k(const uint8_t *block, uint64_t blocks, sink *out)
 {
-    for (uint64_t b = 0; b < blocks; b++, block += 210, out += 256) {
-        const int8_t *scales = (const int8_t *)(block + 192);
-        float d = load_half(block + 208);
-        for (int g = 0; g < 16; g++)
-            put_scaled(codes_less(six_bits(block, g), 32), d * (float)scales[g], out + 16 * g);
+    for (uint64_t b = 0; b < blocks; b++, block += 210) {
+        float scales[16];
+        scale_codes(codes_load(block + 192), load_half(block + 208), scales);
+        for (int g = 0; g < 16; g += 4) {
+            for (int i = 0; i < 4; i++)
+                put_scaled(out, 16 * i, six_bits(block, g + i), floats_all(scales[g + i]));
+            advance(out, 64);
+        }
     }
 }
 

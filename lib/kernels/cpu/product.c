@@ -10,6 +10,9 @@
 /* Values of a weight row that are decoded before they are multiplied with few rows. */
 enum { FEW_K_STEP = 2048 };
 
+/* Parts that a thread's work is cut into, so that one which runs late has little left. */
+enum { FEW_SHARES = 8 };
+
 _Static_assert(FEW_K_STEP % STRATA__DOT_LANES == 0 && FEW_K_STEP % STRATA__K_STEP == 0,
                "a step ends with whole blocks and lanes");
 /* Working memory of a thread for few rows. */
@@ -33,6 +36,11 @@ static uint32_t tile_width(uint32_t rows)
 static uint32_t padded_rows(uint32_t rows)
 {
     return (rows + STRATA__TILE_MIN_ROWS - 1) / STRATA__TILE_MIN_ROWS * STRATA__TILE_MIN_ROWS;
+}
+
+static uint32_t output_tiles(const strata__product_job *job)
+{
+    return (job->outputs + STRATA__TILE_OUTPUTS - 1) / STRATA__TILE_OUTPUTS;
 }
 
 static uint32_t tile_count(uint32_t rows)
@@ -113,7 +121,7 @@ static void multiply_item(void *user_data, uint32_t item, uint32_t worker)
 {
     enum { ALL_SUMS = STRATA__TILE_OUTPUTS * STRATA__GROUP_ROWS };
     const strata__product_job *job = user_data;
-    uint32_t per_group = (job->outputs + STRATA__TILE_OUTPUTS - 1) / STRATA__TILE_OUTPUTS;
+    uint32_t per_group = output_tiles(job);
     const strata__product_group *group = job->groups + item / per_group;
     uint32_t rows = padded_rows(group->rows), first = item % per_group * STRATA__TILE_OUTPUTS;
     float *weights = strata__cpu_workspace(job->cpu, worker);
@@ -167,13 +175,27 @@ static void multiply_output(const strata__product_job *job, const strata__produc
         space->sums[m][r * STRATA__TILE_OUTPUTS + n] = job->cpu->code->add_lanes(space->lanes[r]);
 }
 
-static void multiply_few_item(void *user_data, uint32_t item, uint32_t worker)
+static const float *source_row(const strata__product_job *job, uint32_t row)
 {
-    const strata__product_job *job = user_data;
-    uint32_t per_group = (job->outputs + STRATA__TILE_OUTPUTS - 1) / STRATA__TILE_OUTPUTS;
-    const strata__product_group *group = job->groups + item / per_group;
-    uint32_t first = item % per_group * STRATA__TILE_OUTPUTS, left = job->outputs - first;
-    few_workspace *space = (few_workspace *)(void *)strata__cpu_workspace(job->cpu, worker);
+    return job->rows + (size_t)(job->row_index ? job->row_index[row] : row) * job->inputs;
+}
+
+/* The sums of a single row. */
+static void multiply_row(const strata__product_job *job, const strata__product_group *group,
+                         uint32_t m, uint32_t first, uint32_t outputs, float *sums)
+{
+    const strata__format_info *info = strata__format_find(job->formats[m]);
+    size_t row_bytes = (size_t)(job->inputs / info->block_values) * info->block_bytes;
+    strata__dots_level(job->cpu->level, job->formats[m], group->weights[m] + first * row_bytes,
+                       row_bytes, job->inputs, outputs, source_row(job, group->first_row), sums);
+}
+
+/* One tile: eight outputs of a group. */
+static void multiply_few(const strata__product_job *job, uint32_t tile, few_workspace *space)
+{
+    uint32_t per_group = output_tiles(job);
+    const strata__product_group *group = job->groups + tile / per_group;
+    uint32_t first = tile % per_group * STRATA__TILE_OUTPUTS, left = job->outputs - first;
     strata__product_sums out = {
         .group = group,
         .sums = {space->sums[0], space->sums[1]},
@@ -181,23 +203,43 @@ static void multiply_few_item(void *user_data, uint32_t item, uint32_t worker)
         .first_output = first,
         .outputs = left < STRATA__TILE_OUTPUTS ? left : STRATA__TILE_OUTPUTS,
     };
-    for (uint32_t m = 0; m < job->matrices; m++)
-        for (uint32_t n = 0; n < out.outputs; n++)
+    for (uint32_t m = 0; m < job->matrices; m++) {
+        if (group->rows == 1)
+            multiply_row(job, group, m, first, out.outputs, space->sums[m]);
+        for (uint32_t n = 0; n < out.outputs && group->rows > 1; n++)
             multiply_output(job, group, m, first, n, space);
+    }
     job->finish(job, &out);
+}
+
+static void multiply_few_item(void *user_data, uint32_t item, uint32_t worker)
+{
+    const strata__product_job *job = user_data;
+    uint32_t all = job->group_count * output_tiles(job), end = (item + 1) * job->few_span;
+    few_workspace *space = (few_workspace *)(void *)strata__cpu_workspace(job->cpu, worker);
+    for (uint32_t tile = item * job->few_span; tile < end && tile < all; tile++)
+        multiply_few(job, tile, space);
+}
+
+/* Tiles that follow each other are a thread's: what it reads should be one long piece. */
+static void run_few(strata__product_job *job)
+{
+    uint32_t all = job->group_count * output_tiles(job);
+    job->few_span = all / (job->cpu->threads * FEW_SHARES) + 1;
+    strata__pool_run(job->cpu->pool, (all + job->few_span - 1) / job->few_span, multiply_few_item,
+                     job);
 }
 
 void strata__product_flush(strata__product_job *job)
 {
-    uint32_t per_group = (job->outputs + STRATA__TILE_OUTPUTS - 1) / STRATA__TILE_OUTPUTS;
     if (job->few && job->cpu->any_order) {
-        strata__pool_run(job->cpu->pool, job->group_count * per_group, multiply_few_item, job);
+        run_few(job);
     } else if (strata__product_by_blas(job->cpu)) {
         for (uint32_t g = 0; g < job->group_count; g++)
             strata__product_run_blas(job, job->groups + g);
     } else {
         strata__pool_run(job->cpu->pool, job->tiles, pack_tile, job);
-        strata__pool_run(job->cpu->pool, job->group_count * per_group, multiply_item, job);
+        strata__pool_run(job->cpu->pool, job->group_count * output_tiles(job), multiply_item, job);
     }
     job->group_count = 0;
     job->tiles = 0;

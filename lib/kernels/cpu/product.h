@@ -59,6 +59,7 @@ typedef struct strata__product_job {
     uint32_t group_count;
     uint32_t tiles;
     uint32_t packed_rows;
+    uint32_t few_span; /* tiles of outputs that an item takes */
     strata__product_group groups[STRATA__BATCH_GROUPS];
 } strata__product_job;
 

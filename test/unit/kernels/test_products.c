@@ -162,6 +162,37 @@ static void dense_bits_depend_on_the_row_alone(void **state)
     check_bits(FEW);
 }
 
+/* A step of one row has bits of its own code; those of 2 to 16 are the same for every format. */
+static void few_rows_have_the_bits_of_one(void **state)
+{
+    enum { MOST = 16 };
+    const int levels = (int)strata__cpu_best_level() + 1;
+    (void)state;
+    for (uint32_t i = 0; i < STRATA__FORMAT_LIMIT * (uint32_t)levels; i++) {
+        dense_case c = {.format = i / (uint32_t)levels,
+                        .rows = MOST,
+                        .inputs = 768,
+                        .outputs = 9,
+                        .order = FEW,
+                        .threads = 1,
+                        .scratch_rows = 16,
+                        .level = (int)(i % (uint32_t)levels)};
+        double *expected;
+        if (!strata__format_find(c.format))
+            continue;
+        float *all = run_dense_case(&c, &expected);
+        test_close("dense", all, expected, MOST * c.outputs, 1e-4);
+        free(expected);
+        for (c.rows = 1; c.rows < MOST; c.rows++) {
+            float *part = run_dense_case(&c, &expected);
+            test_same("dense", part, all, (uint64_t)c.rows * c.outputs);
+            free(expected);
+            free(part);
+        }
+        free(all);
+    }
+}
+
 /* Levels with fused multiply-add give the same bits, so that a session moves between machines. */
 static void check_levels(uint32_t order)
 {
@@ -467,6 +498,7 @@ int main(void)
         cmocka_unit_test(dense_agrees_with_double),
         cmocka_unit_test(dense_takes_every_format),
         cmocka_unit_test(dense_bits_depend_on_the_row_alone),
+        cmocka_unit_test(few_rows_have_the_bits_of_one),
         cmocka_unit_test(levels_with_fma_agree),
         cmocka_unit_test(router_normalises_and_multiplies),
         cmocka_unit_test(experts_agree_with_double),
