@@ -448,11 +448,19 @@ typedef struct strata__cpu_kernels_options {
 strata_status strata__cpu_kernels_create(const strata__cpu_kernels_options *options,
                                          strata__kernels **out);
 
+/* Which int8 products run; the bits are the same. */
+enum {
+    STRATA__INT8_PRODUCTS_CHOSEN, /* the faster one */
+    STRATA__INT8_PRODUCTS_IMAGE,
+    STRATA__INT8_PRODUCTS_INLINE /* where formats allow it */
+};
+
 typedef struct strata__cuda_kernels_options {
     const strata__allocator *allocator;
     int32_t device_ordinal;
     uint32_t level;          /* 0: the best the device has; 80: only instructions of sm_80 */
     uint32_t plain_launches; /* 1: a launch starts when the one before has ended, for tests */
+    uint32_t int8_products;  /* STRATA__INT8_PRODUCTS_*, for tests */
 } strata__cuda_kernels_options;
 
 /* STRATA_ERR_NO_DEVICE in builds without CUDA. Loads every kernel, so that none is loaded later. */

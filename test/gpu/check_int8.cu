@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check_int8 [check] [small] [bench] [level=80] [seed=N] [only=FORMAT]
+ * check_int8 [check] [small] [bench] [level=80] [seed=N] [only=FORMAT] [products=WHICH]
  *
  * Paths fused and mmq of the CUDA kernels, bit for bit against plain loops of kernels/int8.h, and
- * their speed. Exit code 0: all right, 1: something is wrong, 2: no answer, 77: no device.
+ * their speed; both by the products that decode to an image and by those that do not, unless WHICH
+ * (image, inline or chosen) names one. Exit code 0: all right, 1: something is wrong, 2: no answer,
+ * 77: no device.
  */
 #include <chrono>
 
@@ -18,6 +20,13 @@ extern "C" {
 namespace
 {
 
+/* Which products there are, by STRATA__INT8_PRODUCTS_*. */
+const char *const product_names[] = {"chosen", "image", "inline"};
+
+struct int8_suite : suite {
+    strata__kernels *products[3];
+};
+
 struct int8_case {
     uint32_t gate, up, down; /* formats */
     uint32_t inputs, hidden;
@@ -25,6 +34,7 @@ struct int8_case {
     uint32_t activation;
     bool bias;
     uint32_t scratch_slabs;
+    uint32_t misplaced; /* bytes by which blobs begin beyond a multiple of 16 */
 };
 
 /* A quantised row as integers. */
@@ -239,12 +249,14 @@ struct blob_table {
     std::vector<device_array<uint8_t> *> blobs;
     device_array<const void *> *table;
 
-    explicit blob_table(const std::vector<weight_rows> &weights)
+    explicit blob_table(const std::vector<weight_rows> &weights, uint32_t misplaced = 0)
     {
         std::vector<const void *> pointers;
         for (const weight_rows &w : weights) {
-            blobs.push_back(new device_array<uint8_t>(w.blocks));
-            pointers.push_back(blobs.back()->get());
+            std::vector<uint8_t> bytes(misplaced);
+            bytes.insert(bytes.end(), w.blocks.begin(), w.blocks.end());
+            blobs.push_back(new device_array<uint8_t>(bytes));
+            pointers.push_back(blobs.back()->get() + misplaced);
         }
         table = new device_array<const void *>(pointers);
     }
@@ -264,9 +276,10 @@ struct device_side {
     device_array<uint8_t> scratch;
 
     device_side(const int8_case &c, const int8_setup &m)
-        : gate(m.weights[0]), up(m.weights[1]), down(m.weights[2]), gate_bias(m.bias[0]),
-          up_bias(m.bias[1]), down_bias(m.bias[2]), expert_scale(m.expert_scale),
-          in_scale(m.in.scale), offsets(m.offsets), sorted_row(m.sorted_row), in(m.in.data),
+        : gate(m.weights[0], c.misplaced), up(m.weights[1], c.misplaced),
+          down(m.weights[2], c.misplaced), gate_bias(m.bias[0]), up_bias(m.bias[1]),
+          down_bias(m.bias[2]), expert_scale(m.expert_scale), in_scale(m.in.scale),
+          offsets(m.offsets), sorted_row(m.sorted_row), in(m.in.data),
           scratch((size_t)c.scratch_slabs * ((c.inputs > c.hidden ? c.inputs : c.hidden) + 127) /
                   128 * STRATA__INT8_IMAGE_BYTES)
     {
@@ -286,8 +299,8 @@ struct device_side {
     }
 };
 
-outcome run(const suite &s, const int8_case &c, const device_side &d, uint32_t path, uint32_t first,
-            uint32_t rows, bool *guards)
+outcome run(strata__kernels *kernels, const int8_case &c, const device_side &d, uint32_t path,
+            uint32_t first, uint32_t rows, bool *guards)
 {
     device_array<uint8_t> in(rows * strata__quantised_row_bytes(c.inputs));
     device_array<uint8_t> h(rows * strata__quantised_row_bytes(c.hidden));
@@ -314,8 +327,8 @@ outcome run(const suite &s, const int8_case &c, const device_side &d, uint32_t p
     down.y = y.get();
     down.scratch = up.scratch;
     down.path = path;
-    require(s.kernels->ops->gate_up(s.kernels, 0, &up), "gate_up");
-    require(s.kernels->ops->down(s.kernels, 0, &down), "down");
+    require(kernels->ops->gate_up(kernels, 0, &up), "gate_up");
+    require(kernels->ops->down(kernels, 0, &down), "down");
     require(cudaDeviceSynchronize(), "experts");
     *guards = *guards && in.guards_intact() && h.guards_intact() && gate_up.guards_intact() &&
               y.guards_intact() && d.scratch.guards_intact();
@@ -327,53 +340,66 @@ template <typename T> bool same(const std::vector<T> &got, const std::vector<T> 
     return memcmp(got.data(), want.data() + first, got.size() * sizeof(T)) == 0;
 }
 
-void check_case(const suite &s, const int8_case &c, tally &t)
+/* By one of the products, rows from `cut` on. */
+void compare(const int8_suite &s, uint32_t products, uint32_t path, uint32_t cut,
+             const int8_case &c, const device_side &d, const outcome &want, tally &t)
+{
+    size_t in_bytes = strata__quantised_row_bytes(c.inputs);
+    size_t h_bytes = strata__quantised_row_bytes(c.hidden);
+    uint32_t rows = (uint32_t)(want.y.size() / c.inputs);
+    bool guards = true;
+    outcome got = run(s.products[products], c, d, path, cut, rows - cut, &guards);
+    bool in = same(got.in, want.in, cut * in_bytes), h = same(got.h, want.h, cut * h_bytes);
+    bool y = same(got.y, want.y, (size_t)cut * c.inputs);
+    report(t, in && h && y && guards, 0,
+           "%s %s %s/%s/%s %ux%u activation %u bias %d slabs %u from row %u:%s%s%s%s",
+           product_names[products], path == STRATA__PATH_FUSED ? "fused" : "mmq",
+           strata__format_name(c.gate), strata__format_name(c.up), strata__format_name(c.down),
+           c.inputs, c.hidden, c.activation, c.bias, c.scratch_slabs, cut,
+           in ? "" : " inputs differ", h ? "" : " h differs", y ? "" : " y differs",
+           guards ? "" : " written outside");
+}
+
+void check_case(const int8_suite &s, const int8_case &c, tally &t)
 {
     int8_setup m = set_up(s, c);
     device_side d(c, m);
     outcome want = expect(c, m);
-    size_t in_bytes = strata__quantised_row_bytes(c.inputs);
-    size_t h_bytes = strata__quantised_row_bytes(c.hidden);
-    for (uint32_t path : {STRATA__PATH_FUSED, STRATA__PATH_MMQ})
-        for (uint32_t cut : {0u, m.rows / 3}) {
-            bool guards = true;
-            outcome got = run(s, c, d, path, cut, m.rows - cut, &guards);
-            bool in = same(got.in, want.in, cut * in_bytes), h = same(got.h, want.h, cut * h_bytes);
-            bool y = same(got.y, want.y, (size_t)cut * c.inputs);
-            report(t, in && h && y && guards, 0,
-                   "%s %s/%s/%s %ux%u activation %u bias %d slabs %u from row %u:%s%s%s%s",
-                   path == STRATA__PATH_FUSED ? "fused" : "mmq", strata__format_name(c.gate),
-                   strata__format_name(c.up), strata__format_name(c.down), c.inputs, c.hidden,
-                   c.activation, c.bias, c.scratch_slabs, cut, in ? "" : " inputs differ",
-                   h ? "" : " h differs", y ? "" : " y differs", guards ? "" : " written outside");
-        }
+    for (uint32_t products = 0; products < 3; products++)
+        for (uint32_t path : {STRATA__PATH_FUSED, STRATA__PATH_MMQ})
+            for (uint32_t cut : {0u, m.rows / 3})
+                if (s.products[products])
+                    compare(s, products, path, cut, c, d, want, t);
 }
 
 std::vector<uint32_t> int8_formats(const suite &s)
 {
     std::vector<uint32_t> formats;
     for (uint32_t f : all_formats)
-        if (strata__format_find(f)->int8_group && !s.leaves_out(f))
+        if (strata__format_find(f)->int8_group)
             if (!s.only || !strcmp(strata__format_name(f), s.only))
                 formats.push_back(f);
     return formats;
 }
 
-/* Every format in tiles of each size: few, some and many rows an expert. */
-int check_formats(const suite &s)
+/* Every format in tiles of each size: few, some and many rows an expert; of most one if small. */
+int check_formats(const int8_suite &s)
 {
     const std::vector<uint32_t> counts[] = {{1, 0, 5, 33}, {3, 0, 70, 130}, {200, 0, 129, 300}};
     int failures = 0;
     tally t;
     for (uint32_t f : int8_formats(s))
-        for (uint32_t i = 0; i < (s.small ? 2u : 3u); i++)
-            check_case(s, {f, f, f, 512, 256, counts[i], (f + i) % 3, f % 2 == 1, 64}, t);
+        if (s.leaves_out(f))
+            check_case(s, {f, f, f, 256, 256, {3, 0, 34}, f % 3, f % 2 == 1, 64}, t);
+        else
+            for (uint32_t i = 0; i < (s.small ? 2u : 3u); i++)
+                check_case(s, {f, f, f, 512, 256, counts[i], (f + i) % 3, f % 2 == 1, 64}, t);
     close_tally(t, "int8, every format", &failures);
     return failures;
 }
 
 /* Row lengths of real models, as inputs of gate and up and of down. */
-int check_lengths(const suite &s)
+int check_lengths(const int8_suite &s)
 {
     int failures = 0;
     tally t;
@@ -390,7 +416,7 @@ int check_lengths(const suite &s)
 }
 
 /* Whatever formats meet in an expert. */
-int check_mixes(const suite &s)
+int check_mixes(const int8_suite &s)
 {
     random_source random(s.seed + 5);
     std::vector<uint32_t> formats;
@@ -406,6 +432,11 @@ int check_mixes(const suite &s)
                t);
     check_case(s, {STRATA__Q5_1, STRATA__IQ4_NL, STRATA__Q5_0, 288, 32, {17, 3, 0, 33}, 1, true, 5},
                t);
+    check_case(s, {STRATA__IQ2_S, STRATA__IQ2_S, STRATA__Q4_0, 256, 96, {9, 40}, 0, false, 9, 6},
+               t);
+    check_case(s, {STRATA__Q5_1, STRATA__Q5_1, STRATA__MXFP4, 160, 160, {70, 2}, 0, true, 9, 10},
+               t);
+    check_case(s, {STRATA__MXFP4, STRATA__MXFP4, STRATA__Q8_0, 96, 32, {1, 33}, 1, true, 9, 2}, t);
     for (uint32_t i = 0; i < (s.small || s.only ? 0u : 60u); i++) {
         uint32_t three[3];
         for (uint32_t &f : three)
@@ -424,7 +455,7 @@ int check_mixes(const suite &s)
     return failures;
 }
 
-int check_shapes(const suite &s)
+int check_shapes(const int8_suite &s)
 {
     const std::vector<uint32_t> ragged = {0, 5, 200, 64, 1, 0, 129, 0};
     const uint32_t few = STRATA__IQ2_S, down = STRATA__Q2_0;
@@ -448,7 +479,7 @@ int check_shapes(const suite &s)
     return failures;
 }
 
-int check(const suite &s)
+int check(const int8_suite &s)
 {
     int failures = check_formats(s) + check_mixes(s);
     return s.small ? failures : failures + check_lengths(s) + check_shapes(s);
@@ -497,8 +528,8 @@ struct bench_weights {
 };
 
 /* Best of three after one: milliseconds of gate and up, and of down. */
-void time_path(const suite &s, const bench_side &side, const bench_weights &w, uint32_t path,
-               uint32_t rows, float (&ms)[2])
+void time_path(strata__kernels *kernels, const bench_side &side, const bench_weights &w,
+               uint32_t path, uint32_t rows, float (&ms)[2])
 {
     std::vector<uint32_t> offsets(EXPERTS + 1);
     cudaEvent_t events[3];
@@ -530,9 +561,9 @@ void time_path(const suite &s, const bench_side &side, const bench_weights &w, u
     ms[0] = ms[1] = 1e9f;
     for (int round = 0; round < 4; round++) {
         require(cudaEventRecord(events[0]), "timing");
-        require(s.kernels->ops->gate_up(s.kernels, 0, &up), "gate_up");
+        require(kernels->ops->gate_up(kernels, 0, &up), "gate_up");
         require(cudaEventRecord(events[1]), "timing");
-        require(s.kernels->ops->down(s.kernels, 0, &down), "down");
+        require(kernels->ops->down(kernels, 0, &down), "down");
         require(cudaEventRecord(events[2]), "timing");
         require(cudaDeviceSynchronize(), "timing");
         for (int i = 0; i < 2 && round; i++) {
@@ -589,27 +620,31 @@ float time_decode(const bench_side &side, const bench_weights &w)
 }
 
 /* TOPS of gate and up, quantising and decoding included, and of down, for 32 to 2048 rows each. */
-void bench(const suite &s)
+void bench(const int8_suite &s)
 {
     static const char *const names[] = {"direct", "fused", "mmq", "fp16"};
     random_source random(s.seed);
     bench_side side(random);
-    printf("%-8s %-6s %9s  gate and up, down: TOPS at 32, 128, 512, 2048 rows of 128 experts\n",
-           "format", "path", "decode ms");
+    printf("%-8s %-6s %-6s %9s  gate and up, down: TOPS at 32, 128, 512, 2048 rows of %u experts\n",
+           "format", "path", "by", "decode ms", EXPERTS);
     for (uint32_t format : int8_formats(s)) {
         bench_weights w(random, format);
         float decode = time_decode(side, w);
-        for (uint32_t path : {STRATA__PATH_FUSED, STRATA__PATH_MMQ, STRATA__PATH_FP16}) {
-            printf("%-8s %-6s %9.3f", strata__format_name(format), names[path], decode);
-            for (uint32_t rows : {32u, 128u, 512u, 2048u}) {
-                float ms[2];
-                double work = 2e-9 * EXPERTS * rows * WIDTH * HIDDEN;
-                time_path(s, side, w, path, rows, ms);
-                printf("  %6.1f %6.1f", 2 * work / ms[0], work / ms[1]);
+        for (uint32_t path : {STRATA__PATH_FUSED, STRATA__PATH_MMQ, STRATA__PATH_FP16})
+            for (uint32_t products = 0; products < 3; products++) {
+                if (!s.products[products])
+                    continue;
+                printf("%-8s %-6s %-6s %9.3f", strata__format_name(format), names[path],
+                       product_names[products], decode);
+                for (uint32_t rows : {32u, 128u, 512u, 2048u}) {
+                    float ms[2];
+                    double work = 2e-9 * EXPERTS * rows * WIDTH * HIDDEN;
+                    time_path(s.products[products], side, w, path, rows, ms);
+                    printf("  %6.1f %6.1f", 2 * work / ms[0], work / ms[1]);
+                }
+                printf("\n");
+                fflush(stdout);
             }
-            printf("\n");
-            fflush(stdout);
-        }
     }
 }
 
@@ -619,7 +654,8 @@ int main(int argc, char **argv)
 {
     bool checks = false, times = false;
     uint32_t level = 0;
-    suite s = {};
+    int8_suite s = {};
+    const char *which = nullptr;
     int devices = 0, failures = 0;
     s.seed = (uint64_t)std::chrono::steady_clock::now().time_since_epoch().count() % 1000000;
     for (int i = 1; i < argc; i++) {
@@ -630,6 +666,8 @@ int main(int argc, char **argv)
             level = (uint32_t)strtoul(argv[i] + 6, nullptr, 10);
         if (!strncmp(argv[i], "only=", 5))
             s.only = argv[i] + 5;
+        if (!strncmp(argv[i], "products=", 9))
+            which = argv[i] + 9;
         if (!strncmp(argv[i], "seed=", 5))
             s.seed = strtoull(argv[i] + 5, nullptr, 10);
     }
@@ -637,13 +675,18 @@ int main(int argc, char **argv)
         printf("no CUDA device: skipped\n");
         return 77;
     }
-    strata__cuda_kernels_options options = {strata__allocator_default(), 0, level};
-    require(strata__cuda_kernels_create(&options, &s.kernels), "opening the kernels");
+    for (uint32_t products = 0; products < 3; products++) {
+        strata__cuda_kernels_options options = {strata__allocator_default(), 0, level, 0, products};
+        if (which ? !strcmp(which, product_names[products]) : products != 0)
+            require(strata__cuda_kernels_create(&options, &s.products[products]), "opening");
+    }
     printf("== int8, seed %llu\n", (unsigned long long)s.seed);
     if (checks)
         failures = check(s);
     if (times)
         bench(s);
-    s.kernels->ops->destroy(s.kernels);
+    for (strata__kernels *kernels : s.products)
+        if (kernels)
+            kernels->ops->destroy(kernels);
     return failures ? 1 : 0;
 }

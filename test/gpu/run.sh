@@ -171,7 +171,7 @@ stage_peer() {
     [ -n "${GGML:-}" ] || { echo "no ggml"; return 77; }
     gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -I"$GGML/include" -o "$build/peer_experts" \
         test/gpu/peer_experts.c -L"$GGML/lib" -Wl,-rpath,"$GGML/lib" -lggml -lggml-base
-    "$build/peer_experts" q4_0 q4_K iq2_xxs iq2_xs iq3_xxs iq1_s q8_0 mxfp4
+    "$build/peer_experts" q4_0 q4_K q8_0 mxfp4 iq2_xxs iq2_xs iq3_xxs iq1_s
 }
 
 [ $# -gt 0 ] || { sed -n '3,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; exit 2; }

@@ -80,6 +80,7 @@ strata_status read_state(const strata__cuda_kernels_options *options, strata__cu
     state->compute_capability = (uint32_t)(properties.major * 10 + properties.minor);
     state->multiprocessors = (uint32_t)properties.multiProcessorCount;
     state->shared_memory_bytes = properties.sharedMemPerBlockOptin;
+    state->int8_products = options->int8_products;
     if (state->compute_capability < STRATA__LEAST_CAPABILITY)
         return strata__fail(STRATA_ERR_UNSUPPORTED,
                             "cuda: %s has compute capability %d.%d: at least %d.%d is needed",

@@ -72,6 +72,14 @@ typedef struct strata__int8_product_args {
     uint32_t activation;
 } strata__int8_product_args;
 
+/* The same product from raw blocks; gate and up, where paired, are of one format. */
+typedef struct strata__int8_inline_args {
+    strata__cuda_matrix matrix[2];
+    uint32_t matrices; /* 2: paired */
+    uint32_t reserved;
+    strata__int8_product_args product; /* without form, image and slabs */
+} strata__int8_inline_args;
+
 /* Rows to quantised rows: halves with a scale each, or activations of float32 gate and up. */
 typedef struct strata__int8_rows_args {
     const uint16_t *in;
@@ -93,10 +101,17 @@ strata_status strata__cuda_int8_load(const strata__cuda_state *state);
 strata_status strata__cuda_int8_decode_load(void);
 strata_status strata__cuda_int8_product_load(const strata__cuda_state *state);
 
+strata_status strata__cuda_int8_inline_load(const strata__cuda_state *state);
+
 strata_status strata__cuda_int8_rows(cudaStream_t stream, const strata__int8_rows_args *args);
 strata_status strata__cuda_int8_decode(cudaStream_t stream, const strata__int8_decode_args *args);
 strata_status strata__cuda_int8_product(const strata__cuda_state *state, cudaStream_t stream,
                                         bool paired, const strata__int8_product_args *args);
+
+/* Whether the device has the shared memory that the format's kernel needs. */
+bool strata__cuda_int8_inline_fits(const strata__cuda_state *state, uint32_t format);
+strata_status strata__cuda_int8_inline(const strata__cuda_state *state, cudaStream_t stream,
+                                       const strata__int8_inline_args *args);
 
 strata_status strata__cuda_int8_gate_up(const strata__cuda_state *state, cudaStream_t stream,
                                         const strata__gate_up_args *args);

@@ -103,8 +103,53 @@ strata_status run_pass(const int8_job &job, const pass &p)
     return strata__cuda_int8_product(job.state, job.stream, job.matrices == 2, &product);
 }
 
+/*
+ * Whether a job goes without an image: with more rows an expert than this the decoding of weights
+ * once for all rows pays.
+ */
+constexpr uint32_t MOST_INLINE_ROWS = UINT32_MAX;
+
+bool runs_inline(const int8_job &job)
+{
+    uint32_t wanted = job.state->int8_products;
+    uint32_t format = job.matrix[0].format;
+    if (wanted == STRATA__INT8_PRODUCTS_IMAGE)
+        return false;
+    if (job.matrices == 2 && job.matrix[1].format != format)
+        return false;
+    /* The rows' scales are then those of the format's own sums. */
+    if (job.product.form[0].values !=
+        form_of(format, strata__int8_row_group(format, format)).values)
+        return false;
+    bool many = job.product.range.rows / job.product.range.experts > MOST_INLINE_ROWS;
+    if (wanted == STRATA__INT8_PRODUCTS_CHOSEN && many)
+        return false;
+    return strata__cuda_int8_inline_fits(job.state, format);
+}
+
+strata_status run_inline(const int8_job &job)
+{
+    strata__int8_inline_args args = {};
+    strata_status status = STRATA_OK;
+    args.matrix[0] = job.matrix[0];
+    args.matrix[1] = job.matrix[1];
+    args.matrices = job.matrices;
+    args.product = job.product;
+    uint32_t experts = job.product.range.experts;
+    for (uint32_t skip = 0; skip < experts && status == STRATA_OK; skip += STRATA__PASS_EXPERTS) {
+        strata__cuda_range &range = args.product.range;
+        range = job.product.range;
+        range.offsets += skip;
+        range.first_expert += skip;
+        range.experts =
+            experts - skip < STRATA__PASS_EXPERTS ? experts - skip : STRATA__PASS_EXPERTS;
+        status = strata__cuda_int8_inline(job.state, job.stream, &args);
+    }
+    return status;
+}
+
 /* Whole experts where the scratch holds one, else pieces of one after the other. */
-strata_status run(const int8_job &job)
+strata_status run_images(const int8_job &job)
 {
     uint64_t k_blocks = (job.product.inputs + STRATA__INT8_K - 1) / STRATA__INT8_K;
     uint64_t slab_bytes = k_blocks * STRATA__INT8_IMAGE_BYTES;
@@ -127,6 +172,11 @@ strata_status run(const int8_job &job)
                                     rest < per_slabs ? rest : per_slabs});
         }
     return status;
+}
+
+strata_status run(const int8_job &job)
+{
+    return runs_inline(job) ? run_inline(job) : run_images(job);
 }
 
 strata_status quantise_inputs(cudaStream_t stream, const strata__gate_up_args *args, uint32_t group)

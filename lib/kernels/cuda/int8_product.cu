@@ -5,7 +5,7 @@
  * the order of kernels/int8.h. How a matrix is summed is a switch inside the loop over blocks, so
  * gate and up may differ and one kernel serves every mix of formats.
  */
-#include "kernels/cuda/int8.cuh"
+#include "kernels/cuda/int8_work.cuh"
 
 namespace
 {
@@ -40,12 +40,6 @@ template <class S> __device__ __forceinline__ warp_place place_of_warp()
             thread % 32};
 }
 
-/* Of each expert of the launch: row tiles before it, its first row in the range. */
-struct work_list {
-    uint32_t before[STRATA__PASS_EXPERTS + 1];
-    uint32_t first[STRATA__PASS_EXPERTS + 1];
-};
-
 /* Places in a stage. */
 template <class S> struct stage_layout {
     static constexpr uint32_t CODES = 0;
@@ -72,90 +66,6 @@ template <class S> uint32_t stage_bytes(uint64_t limit)
     bool one_with_most = limit >= place::MOST_BYTES + other;
     return all_with_most || (!all_with_least && one_with_most) ? place::MOST_BYTES
                                                                : place::ALL_BYTES;
-}
-
-struct work_tile {
-    uint32_t index;     /* of the launch's tiles */
-    uint32_t expert;    /* of the launch */
-    uint32_t first_row; /* of the range */
-    uint32_t rows;      /* 0: no work is left */
-    uint32_t column;    /* slab */
-};
-
-/* All threads of the block; ends with a barrier. */
-template <class S>
-__device__ __forceinline__ void build_list(work_list &list, const strata__cuda_range &range)
-{
-    for (uint32_t e = threadIdx.x; e <= range.experts; e += blockDim.x)
-        list.first[e] = min(max(range.offsets[e], range.first_row), range.first_row + range.rows) -
-                        range.first_row;
-    __syncthreads();
-    if (threadIdx.x < 32) {
-        uint32_t carried = 0;
-        for (uint32_t base = 0; base < range.experts; base += 32) {
-            uint32_t e = base + threadIdx.x, own = 0;
-            if (e < range.experts)
-                own = (list.first[e + 1] - list.first[e] + S::ROWS - 1) / S::ROWS;
-            uint32_t sum = own;
-#pragma unroll
-            for (uint32_t step = 1; step < 32; step *= 2) {
-                uint32_t other = __shfl_up_sync(0xffffffffu, sum, step);
-                sum += threadIdx.x >= step ? other : 0;
-            }
-            if (e < range.experts)
-                list.before[e] = carried + sum - own;
-            carried += __shfl_sync(0xffffffffu, sum, 31);
-        }
-        if (threadIdx.x == 0)
-            list.before[range.experts] = carried;
-    }
-    __syncthreads();
-}
-
-/* By one warp. Expert after expert, within one the columns of a row tile side by side. */
-template <class S>
-__device__ __forceinline__ void find_work(const work_list &list,
-                                          const strata__int8_product_args &args, uint32_t index,
-                                          work_tile *tile)
-{
-    uint32_t row_tile = index / args.slabs, counted = 0, lane = threadIdx.x;
-    bool none = row_tile >= list.before[args.range.experts];
-    for (uint32_t base = 0; base < args.range.experts; base += 32) {
-        uint32_t e = base + lane;
-        counted += __popc(
-            __ballot_sync(0xffffffffu, e < args.range.experts && list.before[e] <= row_tile));
-    }
-    if (lane != 0)
-        return;
-    uint32_t expert = counted - 1, skip = (row_tile - list.before[expert]) * S::ROWS;
-    uint32_t first = list.first[expert] + skip;
-    tile->index = index;
-    tile->expert = expert;
-    tile->first_row = first;
-    tile->rows = none ? 0 : min(list.first[expert + 1] - first, S::ROWS);
-    tile->column = index % args.slabs;
-}
-
-__device__ __forceinline__ uint32_t shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
-__device__ __forceinline__ void copy_16(uint8_t *to, const void *from, bool valid)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to)),
-                 "l"(from), "r"(valid ? 16 : 0)
-                 : "memory");
-}
-
-__device__ __forceinline__ void commit()
-{
-    asm volatile("cp.async.commit_group;\n" ::: "memory");
-}
-
-template <int PENDING> __device__ __forceinline__ void wait_copies()
-{
-    asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
 }
 
 /* Bytes of the scales or offsets that a block of this form has. */
@@ -250,38 +160,6 @@ __device__ __forceinline__ void load_two(uint32_t (&r)[2], uint32_t from)
                  : "=r"(r[0]), "=r"(r[1])
                  : "r"(from)
                  : "memory");
-}
-
-/* BIAS as an integer: sums that start there are, as float32, BIAS plus the sum. */
-constexpr int BIAS_BITS = 0x4b400000;
-constexpr float BIAS = 12582912.0f;
-
-/* Dots of 32 values, and 32 more of them. */
-__device__ __forceinline__ void multiply_32(int (&d)[4], const uint32_t (&a)[4], uint32_t b0,
-                                            uint32_t b1)
-{
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};\n"
-        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(BIAS_BITS));
-}
-
-__device__ __forceinline__ void multiply_32_more(int (&d)[4], const uint32_t (&a)[4], uint32_t b0,
-                                                 uint32_t b1)
-{
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-/* Dots of 16 values: half a fragment of 32. */
-__device__ __forceinline__ void multiply_16(int (&d)[4], uint32_t a0, uint32_t a1, uint32_t b)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 "
-        "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};\n"
-        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-        : "r"(a0), "r"(a1), "r"(b), "r"(BIAS_BITS));
 }
 
 /* Scales or offsets of two neighbouring columns. */
@@ -507,11 +385,6 @@ __device__ __forceinline__ void multiply_all(float (&sums)[S::MTILES][S::NTILES]
     multiply_form<S, columns<1, 2, S::NTILES / 2>>(sums, stage, at, values, second);
 }
 
-__device__ __forceinline__ float with_bias(float sum, const float *bias, uint64_t at)
-{
-    return bias ? __fadd_rn(sum, __ldg(bias + at)) : sum;
-}
-
 /* No sum is -0, so that adding 0 for want of a bias changes nothing. */
 template <class S>
 __device__ __forceinline__ void store_sums(const strata__int8_product_args &args,
@@ -591,9 +464,9 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     extern __shared__ __align__(1024) uint8_t stages[];
     __shared__ work_list list;
     __shared__ work_tile tile, next; /* here, not in registers, which are scarce */
-    build_list<S>(list, args.range);
+    build_list<S::ROWS>(list, args.range);
     if (threadIdx.x < 32)
-        find_work<S>(list, args, blockIdx.x, &next);
+        find_work<S::ROWS>(list, args.range.experts, args.slabs, blockIdx.x, &next);
     for (;;) {
         float sums[S::MTILES][S::NTILES][4] = {};
         uint32_t reading = 0;
@@ -611,7 +484,7 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
             commit();
         }
         if (threadIdx.x < 32)
-            find_work<S>(list, args, tile.index + gridDim.x, &next);
+            find_work<S::ROWS>(list, args.range.experts, args.slabs, tile.index + gridDim.x, &next);
         for (uint32_t left = args.inputs;;) {
             uint32_t ahead = (stage_count - 1) * STRATA__INT8_K;
             if (S::MOST_STAGES > S::STAGES && stage_count == S::MOST_STAGES)

@@ -56,7 +56,9 @@ strata_status strata__cuda_int8_load(const strata__cuda_state *state)
     strata_status status = strata__cuda_load_kernels(kernels, 2, 0);
     if (status == STRATA_OK)
         status = strata__cuda_int8_decode_load();
-    return status == STRATA_OK ? strata__cuda_int8_product_load(state) : status;
+    if (status == STRATA_OK)
+        status = strata__cuda_int8_product_load(state);
+    return status == STRATA_OK ? strata__cuda_int8_inline_load(state) : status;
 }
 
 strata_status strata__cuda_int8_rows(cudaStream_t stream, const strata__int8_rows_args *args)

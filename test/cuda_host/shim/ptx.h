@@ -162,6 +162,15 @@ inline void cp_async_ca_shared_global(uint32_t to, const void *from, uint32_t by
     begin_copy({shared_at(to, bytes, bytes), static_cast<const uint8_t *>(from), bytes, 0});
 }
 
+inline void cp_async_ca_shared_global(uint32_t to, const void *from, uint32_t bytes,
+                                      uint32_t source_bytes)
+{
+    if (reinterpret_cast<uintptr_t>(from) % bytes != 0 && source_bytes)
+        fault("cp.async from %p, which is not aligned", from);
+    begin_copy({shared_at(to, bytes, bytes), static_cast<const uint8_t *>(from), source_bytes,
+                bytes - source_bytes});
+}
+
 /* Hints: what they name must be there. */
 inline void prefetch_global_L2(const void *at)
 {

@@ -1,0 +1,560 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The int8 product without an image: raw blocks of weights come to shared memory as they are, and a
+ * lane decodes them to the fragments that tensor cores take. A tile is 64 activation rows of an
+ * expert by ROWS weight rows; a warp has MTILES * 16 weight rows and all activation rows, so that
+ * a weight is decoded once a tile.
+ *
+ * Activation rows are the columns of the fragments, eight a piece. A lane (r, c) decodes values 8 c
+ * to 8 c + 7 of 32 of rows r and r + 8: any order of the values within a dot gives the same dot.
+ * Paired, rows r + 8 are the up rows of the gate rows r, so that both results of an output meet in
+ * one lane.
+ */
+#ifndef STRATA_KERNELS_CUDA_INT8_INLINE_CUH
+#define STRATA_KERNELS_CUDA_INT8_INLINE_CUH
+
+#include "kernels/cuda/int8_units.cuh"
+#include "kernels/cuda/int8_work.cuh"
+
+namespace
+{
+
+constexpr uint32_t TILE_ROWS = 64, WARPS = 8, THREADS = WARPS * 32, PANEL = STRATA__INT8_K;
+constexpr uint32_t PIECES = TILE_ROWS / 8;        /* eight activation rows each */
+constexpr uint32_t GATHERED_ROWS = TILE_ROWS / 2; /* rows of h that are quantised at once */
+
+constexpr uint32_t greatest_divisor(uint32_t a, uint32_t b)
+{
+    return b ? greatest_divisor(b, a % b) : a;
+}
+
+/*
+ * How weights of a format come: STAGE values of a row at a time, in granules that are aligned in
+ * the matrix, of which a row's may begin in the midst of one.
+ */
+template <int FORMAT> struct inline_shape {
+    static constexpr uint32_t VALUES = block_shape<FORMAT>::VALUES;
+    static constexpr uint32_t STAGE = VALUES == 256 ? 256 : 128;
+    static constexpr uint32_t PIECE = STAGE / VALUES * block_shape<FORMAT>::BYTES;
+    static constexpr uint32_t GRANULE = VALUES == 256 ? 16 : 8;
+    static constexpr uint32_t MOST_MISPLACED =
+        GRANULE - greatest_divisor(block_shape<FORMAT>::BYTES, GRANULE);
+    static constexpr uint32_t GRANULES = (PIECE + MOST_MISPLACED + GRANULE - 1) / GRANULE;
+    static constexpr uint32_t PITCH = GRANULE * (GRANULES | 1); /* rows begin in other banks */
+    static constexpr int MTILES = FORMAT == STRATA__Q6_K ? 1 : 2;
+    static constexpr uint32_t WARP_ROWS = MTILES * 16, ROWS = WARPS * WARP_ROWS;
+    static constexpr uint32_t OUTPUTS = ROWS / 2; /* of a paired tile */
+
+    /* Two buffers each: activations, their scales and sums [32 values][row], weights. */
+    static constexpr uint32_t CODE_BYTES = TILE_ROWS * PANEL;
+    static constexpr uint32_t TERM_BYTES = PANEL / 32 * TILE_ROWS * 4;
+    static constexpr uint32_t WEIGHT_BYTES = ROWS * PITCH;
+    static constexpr uint32_t SCALES = 2 * CODE_BYTES, SUMS = SCALES + 2 * TERM_BYTES;
+    static constexpr uint32_t WEIGHTS = SUMS + (int8_sum_of<FORMAT>::OFFSETS ? 2 * TERM_BYTES : 0);
+    static constexpr uint32_t SLACK = 16; /* words are read in pairs */
+    static constexpr uint32_t GATHER_PITCH = 2 * OUTPUTS + 4;
+    static constexpr uint32_t STAGES_BYTES = WEIGHTS + 2 * WEIGHT_BYTES + SLACK;
+    static constexpr uint32_t GATHER_BYTES = GATHERED_ROWS * GATHER_PITCH * 4;
+    static constexpr uint32_t BYTES = STAGES_BYTES > GATHER_BYTES ? STAGES_BYTES : GATHER_BYTES;
+};
+
+template <int BYTES>
+__device__ __forceinline__ void copy_some(uint8_t *to, const void *from, uint32_t bytes)
+{
+    if constexpr (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to)),
+                     "l"(from), "r"(bytes)
+                     : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;\n" ::"r"(shared_address(to)),
+                     "l"(from), "r"(bytes)
+                     : "memory");
+}
+
+__device__ __forceinline__ void copy_4(uint8_t *to, const void *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;\n" ::"r"(shared_address(to)), "l"(from)
+                 : "memory");
+}
+
+/* A thread's part of the copies of activations. */
+struct row_copies {
+    const uint8_t *codes, *terms;
+    uint32_t row_bytes, scales_bytes;
+    uint32_t place;       /* of codes */
+    uint32_t terms_place; /* of a scale and of a sum */
+    bool first, second, terms_wanted;
+};
+
+__device__ __forceinline__ row_copies plan_rows(const strata__int8_product_args &args,
+                                                const work_tile &tile)
+{
+    uint32_t codes = codes_bytes(args.inputs), scales = scales_bytes(args.inputs);
+    uint32_t r = threadIdx.x / 8, chunk = threadIdx.x % 8, t = threadIdx.x % TILE_ROWS;
+    row_copies copies;
+    copies.row_bytes = codes + 2 * scales;
+    copies.scales_bytes = scales;
+    const uint8_t *rows = args.rows + (uint64_t)tile.first_row * copies.row_bytes;
+    copies.codes = rows + (uint64_t)r * copies.row_bytes + chunk * 16;
+    copies.place = r * PANEL + ((chunk ^ ((r & 3) * 2 + (r >> 2 & 1))) << 4);
+    copies.first = r < tile.rows;
+    copies.second = r + THREADS / 8 < tile.rows;
+    copies.terms = rows + (uint64_t)t * copies.row_bytes + codes + threadIdx.x / TILE_ROWS * 4;
+    copies.terms_place = threadIdx.x * 4;
+    copies.terms_wanted = t < tile.rows;
+    return copies;
+}
+
+/* The next panel; `left`: values of the rows from it on. */
+template <int FORMAT>
+__device__ __forceinline__ void load_rows(row_copies &copies, uint32_t left, uint32_t buffer,
+                                          uint8_t *memory)
+{
+    using shape = inline_shape<FORMAT>;
+    uint8_t *codes = memory + buffer * shape::CODE_BYTES + copies.place;
+    uint8_t *terms = memory + shape::SCALES + buffer * shape::TERM_BYTES + copies.terms_place;
+    bool inside = threadIdx.x % 8 * 16 < left;
+    if (inside && copies.first)
+        copy_16(codes, copies.codes, true);
+    if (inside && copies.second)
+        copy_16(codes + shape::CODE_BYTES / 2,
+                copies.codes + (uint64_t)copies.row_bytes * (THREADS / 8), true);
+    if (copies.terms_wanted && threadIdx.x / TILE_ROWS * 32 < left) {
+        copy_4(terms, copies.terms);
+        if (int8_sum_of<FORMAT>::OFFSETS)
+            copy_4(terms + shape::SUMS - shape::SCALES, copies.terms + copies.scales_bytes);
+    }
+    copies.codes += PANEL;
+    copies.terms += PANEL / 32 * 4;
+}
+
+/*
+ * A lane's part of the copies of its warp's weights: of eight rows, four lanes a row. Rows eight
+ * apart are misplaced alike, since a row has an even number of bytes or granules are of eight.
+ */
+struct weight_copies {
+    const uint8_t *from[2]; /* rows 0 ..., and 8 ...: of gate and up where these are paired */
+    uint64_t step;          /* to the next pair of eight rows */
+    uint32_t at;            /* bytes of the row before the stage, and misplaced by */
+    uint32_t place;
+    uint32_t valid; /* bit i: there is a row 8 i */
+    bool aligned;
+};
+
+template <int FORMAT>
+__device__ __forceinline__ weight_copies plan_weights(const strata__int8_inline_args &args,
+                                                      const work_tile &tile)
+{
+    using shape = inline_shape<FORMAT>;
+    uint32_t expert = args.product.range.first_expert + tile.expert;
+    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, pairs = args.matrices;
+    uint32_t row_bytes = args.product.inputs / shape::VALUES * block_shape<FORMAT>::BYTES;
+    uint32_t first = (tile.column * shape::ROWS + warp * shape::WARP_ROWS) / pairs + r;
+    weight_copies copies;
+    const uint8_t *gate = static_cast<const uint8_t *>(args.matrix[0].blobs[expert]);
+    const uint8_t *up = gate;
+    if (pairs == 2)
+        up = static_cast<const uint8_t *>(args.matrix[1].blobs[expert]);
+    uint64_t offset = (uint64_t)first * row_bytes;
+    copies.from[0] = gate + offset;
+    copies.from[1] = up + offset + (pairs == 2 ? 0 : 8 * (uint64_t)row_bytes);
+    copies.step = (uint64_t)row_bytes * (16 / pairs);
+    copies.at = 0;
+    copies.place = (warp * shape::WARP_ROWS + r) * shape::PITCH;
+    copies.valid = 0;
+#pragma unroll
+    for (uint32_t p = 0; p < 2 * shape::MTILES; p++) {
+        uint32_t row = first + (pairs == 2 ? p / 2 * 8 : p * 8);
+        copies.valid |= (row < args.product.outputs ? 1u : 0) << p;
+    }
+    uintptr_t both = reinterpret_cast<uintptr_t>(gate) | reinterpret_cast<uintptr_t>(up);
+    copies.aligned = both % shape::GRANULE == 0;
+    return copies;
+}
+
+/* Bytes by which row `r` of eight is misplaced in a stage that begins at byte `at` of its rows. */
+template <int FORMAT>
+__device__ __forceinline__ uint32_t misplaced_by(uint32_t inputs, uint32_t r, uint32_t at)
+{
+    using shape = inline_shape<FORMAT>;
+    uint32_t row_bytes = inputs / shape::VALUES * block_shape<FORMAT>::BYTES;
+    return (r * row_bytes + at) % shape::GRANULE;
+}
+
+/* For matrices that begin at odd addresses: the same bytes, one by one. */
+template <int FORMAT>
+__device__ __forceinline__ void copy_bytes(uint8_t *to, const uint8_t *from, uint32_t first,
+                                           uint32_t end)
+{
+#pragma unroll 1
+    for (uint32_t i = first; i < end; i++)
+        to[i] = from[i];
+}
+
+/* The next stage; `left`: values of the rows from it on. */
+template <int FORMAT>
+__device__ __forceinline__ void load_weights(uint32_t inputs, weight_copies &copies, uint32_t left,
+                                             uint8_t *weights)
+{
+    using shape = inline_shape<FORMAT>;
+    constexpr uint32_t G = shape::GRANULE;
+    uint32_t lane = threadIdx.x % 32, q = lane % 4;
+    uint32_t before = misplaced_by<FORMAT>(inputs, lane / 4, copies.at);
+    uint32_t bytes = before + min(shape::PIECE, left / shape::VALUES * block_shape<FORMAT>::BYTES);
+    uint8_t *to = weights + copies.place;
+#pragma unroll
+    for (uint32_t p = 0; p < 2 * shape::MTILES; p++) {
+        const uint8_t *from = copies.from[p % 2] + p / 2 * copies.step + copies.at - before;
+        if (!(copies.valid >> p & 1))
+            continue;
+        if (!copies.aligned) {
+            if (q == 0)
+                copy_bytes<FORMAT>(to + p * 8 * shape::PITCH, from, before, bytes);
+            continue;
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < (shape::GRANULES + 3) / 4; i++) {
+            uint32_t at = (4 * i + q) * G;
+            if (at < bytes)
+                copy_some<G>(to + p * 8 * shape::PITCH + at, from + at, min(G, bytes - at));
+        }
+    }
+    copies.at += shape::PIECE;
+}
+
+/* A lane's weights of 32 values, and what comes with them, of rows r and r + 8 of each tile. */
+template <int FORMAT> struct fragments {
+    static constexpr int MTILES = inline_shape<FORMAT>::MTILES;
+    static constexpr int PARTS = int8_sum_of<FORMAT>::PARTS;
+    uint32_t a[MTILES][4];
+    float w[MTILES][2][PARTS], shift[MTILES][2], o[MTILES][2][PARTS];
+};
+
+/* `row`: the lane's first, `own`: the row whose terms the lane finds for the others. */
+template <int FORMAT>
+__device__ __forceinline__ void decode_step(fragments<FORMAT> &f, const uint8_t *row,
+                                            const uint8_t *own, uint32_t step,
+                                            const int8_books<FORMAT> &books, bool terms_wanted)
+{
+    using sum = int8_sum_of<FORMAT>;
+    constexpr uint32_t FAR = 8 * inline_shape<FORMAT>::PITCH;
+    uint32_t lane = threadIdx.x % 32, c = lane % 4;
+#pragma unroll
+    for (int p = 0; p < 2 * fragments<FORMAT>::MTILES; p++) {
+        code8 v = int8_codes_of<FORMAT>(row, p * FAR, step, c, books);
+        if (sum::D == 16) { /* the first half of the values to one dot, the rest to another */
+            uint32_t other = __shfl_xor_sync(0xffffffffu, c < 2 ? v.high : v.low, 2);
+            v = {c < 2 ? v.low : other, c < 2 ? other : v.high};
+        }
+        f.a[p / 2][p % 2] = v.low;
+        f.a[p / 2][2 + p % 2] = v.high;
+    }
+    if (!terms_wanted)
+        return;
+    int8_terms<sum::PARTS> t = int8_terms_of<FORMAT>(own, step);
+#pragma unroll
+    for (int p = 0; p < 2 * fragments<FORMAT>::MTILES; p++) {
+#pragma unroll
+        for (int d = 0; d < sum::PARTS; d++) {
+            f.w[p / 2][p % 2][d] = __shfl_sync(0xffffffffu, t.w[d], 8 * p + lane / 4);
+            if (sum::OFFSETS)
+                f.o[p / 2][p % 2][d] = __shfl_sync(0xffffffffu, t.o[d], 8 * p + lane / 4);
+        }
+        f.shift[p / 2][p % 2] = __fmul_rn(f.w[p / 2][p % 2][0], -BIAS);
+    }
+}
+
+/* What two activation rows of a piece bring: scales, sums of the values of each dot. */
+template <int PARTS> struct row_terms {
+    float2 scale, sum[PARTS];
+};
+
+template <int FORMAT, int PARTS>
+__device__ __forceinline__ void load_terms(row_terms<PARTS> &t, const uint8_t *scales)
+{
+    using shape = inline_shape<FORMAT>;
+    t.scale = *reinterpret_cast<const float2 *>(scales);
+    if (!int8_sum_of<FORMAT>::OFFSETS)
+        return;
+    int2 halves = *reinterpret_cast<const int2 *>(scales + shape::SUMS - shape::SCALES);
+    if (PARTS == 2) {
+        t.sum[0] = {(float)(short)halves.x, (float)(short)halves.y};
+        t.sum[PARTS - 1] = {(float)(halves.x >> 16), (float)(halves.y >> 16)};
+    } else { /* as a dot, see BIAS */
+        t.sum[0] = {__int_as_float(__dp2a_lo(halves.x, 0x0101, BIAS_BITS)) - BIAS,
+                    __int_as_float(__dp2a_lo(halves.y, 0x0101, BIAS_BITS)) - BIAS};
+    }
+}
+
+/* What the dots of two rows of weights by two of activations add to the sums. */
+template <int FORMAT>
+__device__ __forceinline__ void
+add_dots(float (&sums)[4], const int (&dots)[int8_sum_of<FORMAT>::PARTS][4],
+         const fragments<FORMAT> &f, int i, const row_terms<int8_sum_of<FORMAT>::PARTS> &row)
+{
+    using sum = int8_sum_of<FORMAT>;
+#pragma unroll
+    for (int v = 0; v < 4; v++) {
+        float t = 0.0f;
+#pragma unroll
+        for (int d = 0; d < sum::PARTS; d++) {
+            float dot = __int_as_float(dots[d][v]), w = f.w[i][v / 2][d];
+            if (d)
+                t = __fmaf_rn(w, __fsub_rn(dot, BIAS), t);
+            else if (sum::WIDE)
+                t = __fmul_rn(w, __fsub_rn(dot, BIAS));
+            else
+                t = __fmaf_rn(w, dot, f.shift[i][v / 2]);
+            if (sum::OFFSETS)
+                t = __fmaf_rn(f.o[i][v / 2][d], v % 2 ? row.sum[d].y : row.sum[d].x, t);
+        }
+        sums[v] = __fmaf_rn(t, v % 2 ? row.scale.y : row.scale.x, sums[v]);
+    }
+}
+
+/* Where a lane's activations of a panel lie. */
+struct lane_place {
+    uint32_t codes; /* of k = 0; for other k, xor k * 32 */
+    uint32_t terms;
+};
+
+template <int FORMAT> __device__ __forceinline__ lane_place place_of_lane()
+{
+    uint32_t lane = threadIdx.x % 32, n = lane / 4, c = lane % 4;
+    uint32_t half = n >> 2, at = n * PANEL + (n & 3) * 32;
+    if (int8_sum_of<FORMAT>::D == 16) /* the word that meets the lane's of the first dot */
+        at += half * 16 + (c % 2 * 2 + c / 2) * 4;
+    else
+        at += (c / 2 ^ half) * 16 + c % 2 * 8;
+    return {at, c * 8};
+}
+
+template <int FORMAT>
+__device__ __forceinline__ uint2 load_activations(const uint8_t *codes, uint32_t at)
+{
+    if (int8_sum_of<FORMAT>::D == 16)
+        return {*reinterpret_cast<const uint32_t *>(codes + at),
+                *reinterpret_cast<const uint32_t *>(codes + (at ^ 16))};
+    return *reinterpret_cast<const uint2 *>(codes + at);
+}
+
+constexpr int GROUP = 4; /* pieces that are taken at once, or not */
+
+/* GROUP pieces from `first` on; STEPS: of 32 values to a dot. */
+template <int FORMAT, int STEPS>
+__device__ __forceinline__ void
+multiply_group(float (&sums)[inline_shape<FORMAT>::MTILES][PIECES][4],
+               const fragments<FORMAT> (&f)[STEPS], const uint8_t *codes, const uint8_t *scales,
+               const lane_place &at, uint32_t k, const int first)
+{
+    using sum = int8_sum_of<FORMAT>;
+#pragma unroll
+    for (int j = first; j < first + GROUP; j++) {
+        uint2 b[STEPS];
+        row_terms<sum::PARTS> row;
+#pragma unroll
+        for (int s = 0; s < STEPS; s++)
+            b[s] = load_activations<FORMAT>(codes + j * 8 * PANEL, at.codes ^ (k + s) * 32);
+        load_terms<FORMAT>(row, scales + k * TILE_ROWS * 4 + j * 32 + at.terms);
+#pragma unroll
+        for (int i = 0; i < inline_shape<FORMAT>::MTILES; i++) {
+            int dots[sum::PARTS][4];
+            if (sum::D == 16) {
+                multiply_16(dots[0], f[0].a[i][0], f[0].a[i][1], b[0].x);
+                multiply_16(dots[sum::PARTS - 1], f[0].a[i][2], f[0].a[i][3], b[0].y);
+            } else {
+                multiply_32(dots[0], f[0].a[i], b[0].x, b[0].y);
+                if (STEPS == 2)
+                    multiply_32_more(dots[0], f[STEPS - 1].a[i], b[STEPS - 1].x, b[STEPS - 1].y);
+            }
+            add_dots<FORMAT>(sums[i][j], dots, f[0], i, row);
+        }
+    }
+}
+
+/* A panel of activations with `step` ... of the stage of weights. */
+template <int FORMAT>
+__device__ __forceinline__ void
+multiply_panel(float (&sums)[inline_shape<FORMAT>::MTILES][PIECES][4], const uint8_t *codes,
+               const uint8_t *scales, const uint8_t *row, const uint8_t *own, uint32_t step,
+               uint32_t values, bool many, const int8_books<FORMAT> &books)
+{
+    constexpr int STEPS = int8_sum_of<FORMAT>::D == 64 ? 2 : 1;
+    const lane_place at = place_of_lane<FORMAT>();
+#pragma unroll 1
+    for (uint32_t k = 0; k < PANEL / 32 && k * 32 < values; k += STEPS) {
+        fragments<FORMAT> f[STEPS];
+#pragma unroll
+        for (int s = 0; s < STEPS; s++)
+            decode_step<FORMAT>(f[s], row, own, step + k + s, books, s == 0);
+        multiply_group<FORMAT, STEPS>(sums, f, codes, scales, at, k, 0);
+        if (many)
+            multiply_group<FORMAT, STEPS>(sums, f, codes, scales, at, k, GROUP);
+    }
+}
+
+template <int FORMAT>
+__device__ __forceinline__ void
+store_tile(const strata__int8_product_args &args, const work_tile &tile,
+           const float (&sums)[inline_shape<FORMAT>::MTILES][PIECES][4])
+{
+    using shape = inline_shape<FORMAT>;
+    uint32_t expert = args.range.first_expert + tile.expert;
+    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+    uint32_t first = tile.column * shape::ROWS + warp * shape::WARP_ROWS + r;
+    float factor = args.expert_scale ? args.expert_scale[expert] : 1.0f;
+#pragma unroll
+    for (int p = 0; p < 2 * shape::MTILES; p++) {
+        uint32_t output = first + 8 * p;
+        if (output >= args.outputs)
+            continue;
+        float bias = args.bias ? __ldg(args.bias + (uint64_t)expert * args.outputs + output) : 0.0f;
+        float *out = args.out + (uint64_t)tile.first_row * args.out_stride + output;
+#pragma unroll
+        for (int j = 0; j < (int)PIECES; j++)
+#pragma unroll
+            for (int v = 0; v < 2; v++) {
+                uint32_t row = 8 * j + 2 * c + v;
+                if (row < tile.rows)
+                    out[(uint64_t)row * args.out_stride] =
+                        __fmul_rn(__fadd_rn(sums[p / 2][j][p % 2 * 2 + v], bias), factor);
+            }
+    }
+}
+
+/* Sums of half the activation rows to shared memory, [row][gates, then ups]. */
+template <int FORMAT>
+__device__ __forceinline__ void
+gather_half(float *gathered, const float (&sums)[inline_shape<FORMAT>::MTILES][PIECES][4],
+            const int first)
+{
+    using shape = inline_shape<FORMAT>;
+    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+    float *to = gathered + 2 * c * shape::GATHER_PITCH + warp * shape::WARP_ROWS / 2 + r;
+#pragma unroll
+    for (int i = 0; i < shape::MTILES; i++)
+#pragma unroll
+        for (int j = 0; j < (int)PIECES / 2; j++)
+#pragma unroll
+            for (int v = 0; v < 4; v++)
+                to[(8 * j + v % 2) * shape::GATHER_PITCH + v / 2 * shape::OUTPUTS + 8 * i] =
+                    sums[i][first + j][v];
+}
+
+/* Hidden values of the gathered sums, quantised: four a thread. `first`: row of the tile. */
+template <int FORMAT>
+__device__ __forceinline__ void quantise_half(const strata__int8_product_args &args,
+                                              const work_tile &tile, const float *gathered,
+                                              uint32_t first)
+{
+    using shape = inline_shape<FORMAT>;
+    constexpr uint32_t QUADS = shape::OUTPUTS / 4;
+    uint32_t column = threadIdx.x % QUADS * 4, output = tile.column * shape::OUTPUTS + column;
+    uint64_t bias = (uint64_t)(args.range.first_expert + tile.expert) * args.outputs + output;
+    bool inside = output < args.outputs;
+    uint32_t rows = min(GATHERED_ROWS, tile.rows - first);
+    for (uint32_t row = threadIdx.x / QUADS; (row & ~1u) < rows; row += THREADS / QUADS) {
+        float gate[4], up[4];
+        const float *from = gathered + row * shape::GATHER_PITCH + column;
+        *reinterpret_cast<float4 *>(gate) = *reinterpret_cast<const float4 *>(from);
+        *reinterpret_cast<float4 *>(up) = *reinterpret_cast<const float4 *>(from + shape::OUTPUTS);
+#pragma unroll
+        for (int v = 0; v < 4; v++)
+            gate[v] = inside
+                          ? activate_exact(args.activation, with_bias(gate[v], args.bias, bias + v),
+                                           with_bias(up[v], args.up_bias, bias + v))
+                          : 0.0f;
+        quantise_four(gate, args.h_group, args.h, (uint64_t)tile.first_row + first + row, output,
+                      args.outputs, inside && row < rows);
+    }
+}
+
+/* The sums of a tile; weights are copied a stage ahead, activations a panel. */
+template <int FORMAT>
+__device__ __forceinline__ void
+multiply_tile(const strata__int8_inline_args &args, const work_tile &tile, uint8_t *memory,
+              const int8_books<FORMAT> &books,
+              float (&sums)[inline_shape<FORMAT>::MTILES][PIECES][4])
+{
+    using shape = inline_shape<FORMAT>;
+    constexpr uint32_t HALVES = shape::STAGE / PANEL;
+    uint32_t inputs = args.product.inputs, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    row_copies rows = plan_rows(args.product, tile);
+    weight_copies weights = plan_weights<FORMAT>(args, tile);
+    uint32_t first = warp * shape::WARP_ROWS, own = lane % shape::WARP_ROWS;
+    bool wanted = __ballot_sync(0xffffffffu, weights.valid != 0) != 0, many = tile.rows > 8 * GROUP;
+    load_rows<FORMAT>(rows, inputs, 0, memory);
+    load_weights<FORMAT>(inputs, weights, inputs, memory + shape::WEIGHTS);
+    commit();
+    for (uint32_t panel = 0; panel * PANEL < inputs; panel++) {
+        uint32_t left = inputs - panel * PANEL, stage = panel / HALVES, half = panel % HALVES;
+        uint32_t ahead = half * PANEL + left; /* values from the stage's first on */
+        if (HALVES == 2 && half)
+            wait_copies<1>();
+        else
+            wait_copies<0>();
+        __syncthreads();
+        if (left > PANEL)
+            load_rows<FORMAT>(rows, left - PANEL, (panel + 1) % 2, memory);
+        if (HALVES == 2)
+            commit();
+        if (half == 0 && ahead > shape::STAGE)
+            load_weights<FORMAT>(inputs, weights, ahead - shape::STAGE,
+                                 memory + shape::WEIGHTS + (stage + 1) % 2 * shape::WEIGHT_BYTES);
+        if (HALVES == 1 || half == 0)
+            commit();
+        if (!wanted)
+            continue;
+        const uint8_t *raw = memory + shape::WEIGHTS + stage % 2 * shape::WEIGHT_BYTES;
+        uint32_t at = stage * shape::PIECE;
+        multiply_panel<FORMAT>(
+            sums, memory + panel % 2 * shape::CODE_BYTES,
+            memory + shape::SCALES + panel % 2 * shape::TERM_BYTES,
+            raw + (first + lane / 4) * shape::PITCH + misplaced_by<FORMAT>(inputs, lane / 4, at),
+            raw + (first + own) * shape::PITCH + misplaced_by<FORMAT>(inputs, own % 8, at),
+            half * (PANEL / 32), left, many, books);
+    }
+}
+
+template <int FORMAT>
+__global__ void __launch_bounds__(THREADS, 2)
+    product_inline(const __grid_constant__ strata__int8_inline_args args, uint32_t columns)
+{
+    using shape = inline_shape<FORMAT>;
+    extern __shared__ __align__(1024) uint8_t memory[];
+    __shared__ int8_books<FORMAT> books;
+    __shared__ work_list list;
+    __shared__ work_tile tile, next; /* here, not in registers, which are scarce */
+    books.load();
+    build_list<TILE_ROWS>(list, args.product.range);
+    for (uint32_t index = blockIdx.x;; index += gridDim.x) {
+        float sums[shape::MTILES][PIECES][4] = {};
+        if (threadIdx.x < 32)
+            find_work<TILE_ROWS>(list, args.product.range.experts, columns, index, &next);
+        __syncthreads();
+        if (threadIdx.x == 0)
+            tile = next;
+        __syncthreads();
+        if (tile.rows == 0)
+            return;
+        multiply_tile<FORMAT>(args, tile, memory, books, sums);
+        if (args.matrices == 1) {
+            store_tile<FORMAT>(args.product, tile, sums);
+            continue;
+        }
+        float *gathered = reinterpret_cast<float *>(memory);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            if (half * GATHERED_ROWS >= tile.rows)
+                break;
+            __syncthreads();
+            gather_half<FORMAT>(gathered, sums, half * (int)PIECES / 2);
+            __syncthreads();
+            quantise_half<FORMAT>(args.product, tile, gathered, half * GATHERED_ROWS);
+        }
+    }
+}
+
+} /* namespace */
+
+#endif

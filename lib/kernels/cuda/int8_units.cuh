@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Weights as the int8 product without an image takes them from raw blocks in shared memory: eight
+ * consecutive values of a row as signed bytes, and the scales and offsets of the 32 values around
+ * them. Codes may be CODE_SCALE times those of kernels/int8.h, a power of two that the scales are
+ * divided by: products keep their bits, and a bias of the codes becomes an exclusive or.
+ */
+#ifndef STRATA_KERNELS_CUDA_INT8_UNITS_CUH
+#define STRATA_KERNELS_CUDA_INT8_UNITS_CUH
+
+#include "kernels/cuda/few_units.cuh"
+
+/* How a format is summed by itself: values of a dot, offsets, scales of up to 2^126. */
+template <int FORMAT> struct int8_sum_of {
+    static constexpr uint32_t D = FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K ||
+                                          FORMAT == STRATA__Q6_K || FORMAT == STRATA__IQ1_M ||
+                                          FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ2_S
+                                      ? 16
+                                  : FORMAT == STRATA__Q2_0 ? 64
+                                                           : 32;
+    static constexpr int PARTS = D == 16 ? 2 : 1; /* dots of 32 values */
+    static constexpr bool OFFSETS = unit_form<FORMAT>::HAS_MINIMUM;
+    static constexpr bool WIDE = FORMAT == STRATA__MXFP4;
+};
+
+/* Signs of eight values, by the byte or the index that a format has for them. */
+template <int FORMAT> struct int8_books {
+    static constexpr bool BYTES = FORMAT == STRATA__IQ2_S || FORMAT == STRATA__IQ3_S;
+    static constexpr bool SIGNED = unit_form<FORMAT>::SIGNED;
+    static constexpr bool SELECTED = unit_books<FORMAT>::POINTS; /* codes by a selector */
+    static constexpr uint32_t COUNT = SIGNED ? (BYTES ? 256 : 128) : 1;
+    static constexpr uint32_t WORDS = SIGNED && !SELECTED ? 2 : 1;
+    unit_books<FORMAT> books;
+    uint32_t signs[COUNT * WORDS];
+
+    /* All threads of the block; the caller puts a barrier behind. */
+    __device__ __forceinline__ void load()
+    {
+        books.load();
+        for (uint32_t i = threadIdx.x; SIGNED && i < COUNT; i += blockDim.x) {
+            uint32_t byte = BYTES ? i : sign_byte(i);
+            uint32_t low = (byte & 15) * 0x00204081u & 0x01010101u;
+            uint32_t high = (byte >> 4) * 0x00204081u & 0x01010101u;
+            if (SELECTED) {
+                signs[i] = __byte_perm(low | low >> 4, high | high >> 4, 0x6420) << 2;
+            } else {
+                signs[WORDS * i] = low * 255;
+                signs[WORDS * i + WORDS - 1] = high * 255;
+            }
+        }
+    }
+
+    /* A point of IQ2 formats: the negatives stand behind the values. */
+    __device__ __forceinline__ code8 point(uint32_t index, uint32_t sign) const
+    {
+        uint32_t selector = books.points[unit_books<FORMAT>::POINTS ? index : 0] | signs[sign];
+        return {select_from(IQ2_VALUES, 0x00d5e7f8u, selector),
+                select_from(IQ2_VALUES, 0x00d5e7f8u, selector >> 16)};
+    }
+
+    /* Two points of IQ3 formats, of codes that are not 0. */
+    __device__ __forceinline__ code8 points(uint32_t first, uint32_t second, uint32_t sign) const
+    {
+        code8 v = grid4(books.grid, first, second);
+        uint2 mask = reinterpret_cast<const uint2 *>(signs)[sign];
+        return {(v.low ^ mask.x) + (mask.x & 0x01010101u),
+                (v.high ^ mask.y) + (mask.y & 0x01010101u)};
+    }
+
+    static __device__ __forceinline__ uint32_t select_from(uint32_t a, uint32_t b,
+                                                           uint32_t selector)
+    {
+        uint32_t bytes;
+        asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(a), "r"(b), "r"(selector));
+        return bytes;
+    }
+};
+
+/* The signed codes of the tables of IQ4 and MXFP4 (doubled). */
+template <int FORMAT> static __device__ __forceinline__ code8 table_codes(code8 n)
+{
+    if constexpr (FORMAT == STRATA__MXFP4)
+        return {look_up4(n.low, 0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc),
+                look_up4(n.high, 0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc)};
+    else
+        return {look_up4(n.low, 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535),
+                look_up4(n.high, 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535)};
+}
+
+/* (word << SHIFT or word >> shift) & mask, with the top bit of each byte flipped. */
+static __device__ __forceinline__ code8 flipped(code8 v)
+{
+    return {v.low ^ 0x80808080u, v.high ^ 0x80808080u};
+}
+
+/* Four bits to the top bits of four bytes. */
+static __device__ __forceinline__ uint32_t spread_top_bits(uint32_t bits)
+{
+    return (bits & 15) * 0x10204080u & 0x80808080u;
+}
+
+/* Sixteen bits in pairs to bytes less one. */
+static __device__ __forceinline__ code8 pairs_less_one(uint32_t word)
+{
+    uint32_t t = (word | word << 8) & 0x00ff00ffu;
+    t = (t | t << 4) & 0x0f0f0f0fu;
+    t = (t | t << 2) & 0x33333333u;
+    return {__byte_perm(0x020100ffu, 0, t & 0xffff), __byte_perm(0x020100ffu, 0, t >> 16)};
+}
+
+/*
+ * Codes of values 8 c ... 8 c + 7 of 32, of formats of 32 values and of Q2_0 (of 64, `step` says
+ * which half). The block lies at block + far, far a multiple of four.
+ */
+template <int FORMAT>
+static __device__ __forceinline__ code8 small_codes(const uint8_t *block, uint32_t far,
+                                                    uint32_t step, uint32_t c)
+{
+    if constexpr (FORMAT == STRATA__Q8_0) {
+        return staged_code8(block + 2 + 8 * c, far);
+    } else if constexpr (FORMAT == STRATA__Q2_0) {
+        return pairs_less_one(staged_u16(block + far + 2 + 8 * (step % 2) + 2 * c));
+    } else {
+        constexpr bool OFFSET = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1;
+        constexpr bool FIFTH = FORMAT == STRATA__Q5_0 || FORMAT == STRATA__Q5_1;
+        constexpr bool TABLE = FORMAT == STRATA__IQ4_NL || FORMAT == STRATA__MXFP4;
+        constexpr uint32_t MASK_AT = FORMAT == STRATA__MXFP4 ? 1 : OFFSET ? 4 : 2;
+        constexpr uint32_t CODES_AT = MASK_AT + (FIFTH ? 4 : 0);
+        code8 packed = staged_code8(block + CODES_AT + 8 * (c & 1), far);
+        uint32_t mask = FIFTH ? staged_u8(block + far + MASK_AT + c) : 0;
+        if (FORMAT == STRATA__Q4_0) { /* 16 (code - 8) */
+            uint32_t shift = c >> 1 ? 0 : 4;
+            return flipped({packed.low << shift & 0xf0f0f0f0u, packed.high << shift & 0xf0f0f0f0u});
+        }
+        code8 codes = nibbles_of(packed, c >> 1);
+        if (FORMAT == STRATA__Q5_0) /* 8 (code - 16) */
+            return {(codes.low << 3) | (spread_top_bits(mask) ^ 0x80808080u),
+                    (codes.high << 3) | (spread_top_bits(mask >> 4) ^ 0x80808080u)};
+        if (FORMAT == STRATA__Q5_1)
+            return {codes.low | spread_top_bits(mask) >> 3,
+                    codes.high | spread_top_bits(mask >> 4) >> 3};
+        return TABLE ? table_codes<FORMAT>(codes) : codes;
+    }
+}
+
+/* The K formats: 256 values, part 0 to 31. */
+template <int FORMAT>
+static __device__ __forceinline__ code8 k_codes(const uint8_t *block, uint32_t far, uint32_t part)
+{
+    uint32_t i = 8 * (part % 4);
+    if constexpr (FORMAT == STRATA__Q2_K) {
+        return pairs_of(staged_code8(block + i, far + 16 + 32 * (part / 16)), 2 * (part % 16 / 4));
+    } else if constexpr (FORMAT == STRATA__Q3_K) { /* 32 (code - 4) */
+        uint32_t j = part / 4;
+        code8 low = pairs_of(staged_code8(block + i, far + 32 + 32 * (j / 4)), 2 * (j % 4));
+        code8 high = bits_of(staged_code8(block + i, far), j, 7);
+        return {low.low << 5 | (high.low ^ 0x80808080u), low.high << 5 | (high.high ^ 0x80808080u)};
+    } else if constexpr (FORMAT == STRATA__Q6_K) { /* 4 (code - 32) */
+        uint32_t half = part / 16, j = part % 16 / 4;
+        code8 low = nibbles_of(staged_code8(block + i, far + 64 * half + 32 * (j % 2)), j / 2);
+        code8 high = pairs_of(staged_code8(block + i, far + 128 + 32 * half), 2 * j);
+        return flipped({low.low << 2 | high.low << 6, low.high << 2 | high.high << 6});
+    } else {
+        constexpr uint32_t CODES_AT = FORMAT == STRATA__Q4_K ? 16 : 48;
+        code8 codes =
+            nibbles_of(staged_code8(block + i, far + CODES_AT + 32 * (part / 8)), part / 4 & 1);
+        if (FORMAT == STRATA__Q5_K)
+            codes = join(codes, bits_of(staged_code8(block + i, far + 16), part / 4, 4));
+        return codes;
+    }
+}
+
+/* The IQ formats of 256 values, part 0 to 31. */
+template <int FORMAT>
+static __device__ __forceinline__ code8 iq_codes(const uint8_t *block, uint32_t far, uint32_t part,
+                                                 const int8_books<FORMAT> &books)
+{
+    const uint8_t *at = block + far;
+    uint32_t s = part / 4, c = part % 4;
+    if constexpr (FORMAT == STRATA__IQ2_XXS) {
+        return books.point(staged_u8(at + 2 + 8 * s + c),
+                           staged_u32(at + 2 + 8 * s + 4) >> 7 * c & 127);
+    } else if constexpr (FORMAT == STRATA__IQ2_XS) {
+        uint32_t word = staged_u16(at + 2 + 2 * part);
+        return books.point(word & 511, word >> 9);
+    } else if constexpr (FORMAT == STRATA__IQ2_S) {
+        uint32_t high = staged_u8(at + 66 + s) >> 2 * c & 3;
+        return books.point(staged_u8(at + 2 + part) | high << 8, staged_u8(at + 34 + part));
+    } else if constexpr (FORMAT == STRATA__IQ3_XXS) {
+        uint32_t indices = staged_u16(at + 2 + 2 * part);
+        return books.points(indices & 255, indices >> 8,
+                            staged_u32(at + 66 + 4 * s) >> 7 * c & 127);
+    } else if constexpr (FORMAT == STRATA__IQ3_S) {
+        uint32_t indices = staged_u16(at + 2 + 2 * part);
+        uint32_t high = staged_u8(at + 66 + s) >> 2 * c;
+        return books.points((indices & 255) | (high & 1) << 8, indices >> 8 | (high & 2) << 7,
+                            staged_u8(at + 74 + part));
+    } else if constexpr (FORMAT == STRATA__IQ4_XS) {
+        code8 packed = staged_code8(block + 8 * (c & 1), far + 8 + 16 * s);
+        return table_codes<FORMAT>(nibbles_of(packed, c >> 1));
+    } else {
+        /* In eighths points and shift are 8 g + 1 or 8 g - 1. */
+        uint32_t index, negative;
+        if constexpr (FORMAT == STRATA__IQ1_S) {
+            uint32_t word = staged_u16(at + 34 + 2 * s);
+            index = staged_u8(at + 2 + part) | (word >> 3 * c & 7) << 8;
+            negative = word >> 15;
+        } else {
+            uint32_t nibble = staged_u8(at + 32 + part / 2) >> 4 * (part % 2) & 15;
+            index = staged_u8(at + part) | (nibble & 7) << 8;
+            negative = nibble >> 3;
+        }
+        return books.books.look_up(index, negative ? 0xf70007ffu : 0xf9000901u);
+    }
+}
+
+/* Codes of values 8 c ... 8 c + 7 of step `step` (32 values) of what lies at row + far. */
+template <int FORMAT>
+static __device__ __forceinline__ code8 int8_codes_of(const uint8_t *row, uint32_t far,
+                                                      uint32_t step, uint32_t c,
+                                                      const int8_books<FORMAT> &books)
+{
+    constexpr uint32_t VALUES = block_shape<FORMAT>::VALUES;
+    (void)books;
+    if constexpr (VALUES < 256)
+        return small_codes<FORMAT>(row + step * 32 / VALUES * block_shape<FORMAT>::BYTES, far, step,
+                                   c);
+    else if constexpr (FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K || FORMAT == STRATA__Q4_K ||
+                       FORMAT == STRATA__Q5_K || FORMAT == STRATA__Q6_K)
+        return k_codes<FORMAT>(row, far, 4 * step + c);
+    else
+        return iq_codes<FORMAT>(row, far, 4 * step + c, books);
+}
+
+/* Of 32 values: scales (of both halves where D is 16) and offsets. */
+template <int PARTS> struct int8_terms {
+    float w[PARTS], o[PARTS];
+};
+
+template <int FORMAT, int PARTS>
+static __device__ __forceinline__ void small_terms(const uint8_t *block, int8_terms<PARTS> &t)
+{
+    if constexpr (FORMAT == STRATA__MXFP4) {
+        uint32_t e = staged_u8(block);
+        /* Half of 2^(e - 127), since the table holds doubled values; subnormal for e < 2. */
+        t.w[0] = __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+    } else {
+        t.w[0] = staged_half(block) * (FORMAT == STRATA__Q4_0   ? 0.0625f
+                                       : FORMAT == STRATA__Q5_0 ? 0.125f
+                                                                : 1.0f);
+        if (int8_sum_of<FORMAT>::OFFSETS)
+            t.o[0] = staged_half(block + 2);
+    }
+}
+
+/* Step 0 to 7 of a block of 256. */
+template <int FORMAT, int PARTS>
+static __device__ __forceinline__ void k_terms(const uint8_t *block, uint32_t step,
+                                               int8_terms<PARTS> &t)
+{
+    if constexpr (FORMAT == STRATA__Q2_K) {
+        uint32_t scales = staged_u16(block + 2 * step);
+        float d = staged_half(block + 80), least = -staged_half(block + 82);
+        t = {{d * (float)(scales & 15), d * (float)(scales >> 8 & 15)},
+             {least * (float)(scales >> 4 & 15), least * (float)(scales >> 12)}};
+    } else if constexpr (FORMAT == STRATA__Q3_K) {
+        uint32_t low = staged_u16(block + 96 + 2 * (step % 4)) >> 4 * (step / 4);
+        uint32_t high = staged_u16(block + 104 + 2 * (step % 2)) >> 2 * (step / 2);
+        float d = staged_half(block + 108) * 0.03125f;
+        t.w[0] = d * (float)((int)((low & 15) | (high & 3) << 4) - 32);
+        t.w[PARTS - 1] = d * (float)((int)((low >> 8 & 15) | (high >> 8 & 3) << 4) - 32);
+    } else if constexpr (FORMAT == STRATA__Q6_K) {
+        uint32_t scales = staged_u16(block + 192 + 2 * step);
+        float d = staged_half(block + 208) * 0.25f;
+        t.w[0] = d * (float)(int8_t)scales;
+        t.w[PARTS - 1] = d * (float)(int8_t)(scales >> 8);
+    } else {
+        uint32_t scale, minimum;
+        staged_scale_minimum(block + 4, step, &scale, &minimum);
+        t = {{staged_half(block) * (float)scale}, {-(staged_half(block + 2) * (float)minimum)}};
+    }
+}
+
+template <int FORMAT, int PARTS>
+static __device__ __forceinline__ void iq_terms(const uint8_t *block, uint32_t step,
+                                                int8_terms<PARTS> &t)
+{
+    if constexpr (FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ2_S) {
+        uint32_t scales = staged_u8(block + (FORMAT == STRATA__IQ2_XS ? 66 : 74) + step);
+        float d = staged_half(block) * 0.25f;
+        t.w[0] = d * (0.5f + (float)(scales & 15));
+        t.w[PARTS - 1] = d * (0.5f + (float)(scales >> 4));
+    } else if constexpr (FORMAT == STRATA__IQ2_XXS || FORMAT == STRATA__IQ3_XXS) {
+        constexpr bool TWO = FORMAT == STRATA__IQ2_XXS;
+        uint32_t scale = staged_u8(block + (TWO ? 9 + 8 * step : 69 + 4 * step)) >> 4;
+        t.w[0] = staged_half(block) * (0.5f + (float)scale) * (TWO ? 0.25f : 0.5f);
+    } else if constexpr (FORMAT == STRATA__IQ3_S) {
+        uint32_t scale = staged_u8(block + 106 + step / 2) >> 4 * (step % 2) & 15;
+        t.w[0] = staged_half(block) * (float)(1 + 2 * scale);
+    } else if constexpr (FORMAT == STRATA__IQ1_S) {
+        uint32_t word = staged_u16(block + 34 + 2 * step);
+        t.w[0] = staged_half(block) * (float)(2 * (word >> 12 & 7) + 1) * 0.125f;
+    } else if constexpr (FORMAT == STRATA__IQ1_M) {
+        uint32_t w0 = staged_u16(block + 48), w1 = staged_u16(block + 50);
+        uint32_t w2 = staged_u16(block + 52), w3 = staged_u16(block + 54);
+        float d = float_of_half(w0 >> 12 | (w1 >> 8 & 0x00f0) | (w2 >> 4 & 0x0f00) | (w3 & 0xf000));
+        uint32_t word = staged_u16(block + 48 + 2 * (step / 2)) >> 6 * (step % 2);
+        d *= 0.125f;
+        t.w[0] = d * (float)(2 * (word & 7) + 1);
+        t.w[PARTS - 1] = d * (float)(2 * (word >> 3 & 7) + 1);
+    } else {
+        uint32_t low = staged_u8(block + 4 + step / 2) >> 4 * (step % 2) & 15;
+        uint32_t high = staged_u16(block + 2) >> 2 * step & 3;
+        t.w[0] = staged_half(block) * (float)((int)(low | high << 4) - 32);
+    }
+}
+
+/* Scales and offsets of step `step` of what lies at `row`. */
+template <int FORMAT>
+static __device__ __forceinline__ int8_terms<int8_sum_of<FORMAT>::PARTS>
+int8_terms_of(const uint8_t *row, uint32_t step)
+{
+    constexpr uint32_t VALUES = block_shape<FORMAT>::VALUES;
+    int8_terms<int8_sum_of<FORMAT>::PARTS> t = {};
+    if constexpr (VALUES < 256)
+        small_terms<FORMAT>(row + step * 32 / VALUES * block_shape<FORMAT>::BYTES, t);
+    else if constexpr (FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K || FORMAT == STRATA__Q4_K ||
+                       FORMAT == STRATA__Q5_K || FORMAT == STRATA__Q6_K)
+        k_terms<FORMAT>(row, step, t);
+    else
+        iq_terms<FORMAT>(row, step, t);
+    return t;
+}
+
+#endif

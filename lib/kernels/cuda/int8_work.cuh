@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the int8 products share: the tiles of a launch, copies to shared memory, exact dots.
+ */
+#ifndef STRATA_KERNELS_CUDA_INT8_WORK_CUH
+#define STRATA_KERNELS_CUDA_INT8_WORK_CUH
+
+#include "kernels/cuda/int8.cuh"
+
+namespace
+{
+
+/* Of each expert of the launch: row tiles before it, its first row in the range. */
+struct work_list {
+    uint32_t before[STRATA__PASS_EXPERTS + 1];
+    uint32_t first[STRATA__PASS_EXPERTS + 1];
+};
+
+struct work_tile {
+    uint32_t index;     /* of the launch's tiles */
+    uint32_t expert;    /* of the launch */
+    uint32_t first_row; /* of the range */
+    uint32_t rows;      /* 0: no work is left */
+    uint32_t column;    /* of the row tile's tiles */
+};
+
+/* All threads of the block; ends with a barrier. */
+template <uint32_t ROWS>
+__device__ __forceinline__ void build_list(work_list &list, const strata__cuda_range &range)
+{
+    for (uint32_t e = threadIdx.x; e <= range.experts; e += blockDim.x)
+        list.first[e] = min(max(range.offsets[e], range.first_row), range.first_row + range.rows) -
+                        range.first_row;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        uint32_t carried = 0;
+        for (uint32_t base = 0; base < range.experts; base += 32) {
+            uint32_t e = base + threadIdx.x, own = 0;
+            if (e < range.experts)
+                own = (list.first[e + 1] - list.first[e] + ROWS - 1) / ROWS;
+            uint32_t sum = own;
+#pragma unroll
+            for (uint32_t step = 1; step < 32; step *= 2) {
+                uint32_t other = __shfl_up_sync(0xffffffffu, sum, step);
+                sum += threadIdx.x >= step ? other : 0;
+            }
+            if (e < range.experts)
+                list.before[e] = carried + sum - own;
+            carried += __shfl_sync(0xffffffffu, sum, 31);
+        }
+        if (threadIdx.x == 0)
+            list.before[range.experts] = carried;
+    }
+    __syncthreads();
+}
+
+/* By one warp. Expert after expert, within one the columns of a row tile side by side. */
+template <uint32_t ROWS>
+__device__ __forceinline__ void find_work(const work_list &list, uint32_t experts, uint32_t columns,
+                                          uint32_t index, work_tile *tile)
+{
+    uint32_t row_tile = index / columns, counted = 0, lane = threadIdx.x;
+    bool none = row_tile >= list.before[experts];
+    for (uint32_t base = 0; base < experts; base += 32) {
+        uint32_t e = base + lane;
+        counted += __popc(__ballot_sync(0xffffffffu, e < experts && list.before[e] <= row_tile));
+    }
+    if (lane != 0)
+        return;
+    uint32_t expert = counted - 1, skip = (row_tile - list.before[expert]) * ROWS;
+    uint32_t first = list.first[expert] + skip;
+    tile->index = index;
+    tile->expert = expert;
+    tile->first_row = first;
+    tile->rows = none ? 0 : min(list.first[expert + 1] - first, ROWS);
+    tile->column = index % columns;
+}
+
+__device__ __forceinline__ uint32_t shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+__device__ __forceinline__ void copy_16(uint8_t *to, const void *from, bool valid)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to)),
+                 "l"(from), "r"(valid ? 16 : 0)
+                 : "memory");
+}
+
+__device__ __forceinline__ void commit()
+{
+    asm volatile("cp.async.commit_group;\n" ::: "memory");
+}
+
+template <int PENDING> __device__ __forceinline__ void wait_copies()
+{
+    asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
+}
+
+/* BIAS as an integer: sums that start there are, as float32, BIAS plus the sum. */
+constexpr int BIAS_BITS = 0x4b400000;
+constexpr float BIAS = 12582912.0f;
+
+/* Dots of 32 values, and 32 more of them. */
+__device__ __forceinline__ void multiply_32(int (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                            uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};\n"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(BIAS_BITS));
+}
+
+__device__ __forceinline__ void multiply_32_more(int (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                                 uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Dots of 16 values: half a fragment of 32. */
+__device__ __forceinline__ void multiply_16(int (&d)[4], uint32_t a0, uint32_t a1, uint32_t b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};\n"
+        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+        : "r"(a0), "r"(a1), "r"(b), "r"(BIAS_BITS));
+}
+
+__device__ __forceinline__ float with_bias(float sum, const float *bias, uint64_t at)
+{
+    return bias ? __fadd_rn(sum, __ldg(bias + at)) : sum;
+}
+
+} /* namespace */
+
+#endif
