@@ -632,7 +632,9 @@ void bench(const int8_suite &s)
         float decode = time_decode(side, w);
         for (uint32_t path : {STRATA__PATH_FUSED, STRATA__PATH_MMQ, STRATA__PATH_FP16})
             for (uint32_t products = 0; products < 3; products++) {
-                if (!s.products[products])
+                /* Of fp16 there is one kind. */
+                if (!s.products[products] || (path == STRATA__PATH_FP16 && products == 2 &&
+                                              s.products[STRATA__INT8_PRODUCTS_IMAGE]))
                     continue;
                 printf("%-8s %-6s %-6s %9.3f", strata__format_name(format), names[path],
                        product_names[products], decode);

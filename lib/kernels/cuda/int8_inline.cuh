@@ -50,7 +50,8 @@ template <int FORMAT> struct inline_shape {
     static constexpr uint32_t TERM_BYTES = PANEL / 32 * TILE_ROWS * 4;
     static constexpr uint32_t WEIGHT_BYTES = ROWS * PITCH;
     static constexpr uint32_t SCALES = 2 * CODE_BYTES, SUMS = SCALES + 2 * TERM_BYTES;
-    static constexpr uint32_t WEIGHTS = SUMS + (int8_sum_of<FORMAT>::OFFSETS ? 2 * TERM_BYTES : 0);
+    static constexpr uint32_t WEIGHTS =
+        SUMS + (int8_sum_of<FORMAT>::OFFSETS ? 2 * TERM_BYTES * int8_sum_of<FORMAT>::PARTS : 0);
     static constexpr uint32_t SLACK = 16; /* words are read in pairs */
     static constexpr uint32_t GATHER_PITCH = 2 * OUTPUTS + 4;
     static constexpr uint32_t STAGES_BYTES = WEIGHTS + 2 * WEIGHT_BYTES + SLACK;
@@ -126,6 +127,23 @@ __device__ __forceinline__ void load_rows(row_copies &copies, uint32_t left, uin
     }
     copies.codes += PANEL;
     copies.terms += PANEL / 32 * 4;
+}
+
+/* The sums that a thread has copied, as floats; those of second halves stand behind the first. */
+template <int FORMAT>
+__device__ __forceinline__ void convert_sums(const row_copies &copies, uint32_t buffer,
+                                             uint8_t *memory)
+{
+    using shape = inline_shape<FORMAT>;
+    using sum = int8_sum_of<FORMAT>;
+    if constexpr (sum::OFFSETS) {
+        float *own = reinterpret_cast<float *>(memory + shape::SUMS + buffer * shape::TERM_BYTES +
+                                               copies.terms_place);
+        int halves = __float_as_int(*own);
+        own[0] = (float)(sum::PARTS == 2 ? (short)halves : __dp2a_lo(halves, 0x0101, 0));
+        if (sum::PARTS == 2)
+            own[2 * shape::TERM_BYTES / 4] = (float)(halves >> 16);
+    }
 }
 
 /*
@@ -274,15 +292,11 @@ __device__ __forceinline__ void load_terms(row_terms<PARTS> &t, const uint8_t *s
 {
     using shape = inline_shape<FORMAT>;
     t.scale = *reinterpret_cast<const float2 *>(scales);
-    if (!int8_sum_of<FORMAT>::OFFSETS)
-        return;
-    int2 halves = *reinterpret_cast<const int2 *>(scales + shape::SUMS - shape::SCALES);
-    if (PARTS == 2) {
-        t.sum[0] = {(float)(short)halves.x, (float)(short)halves.y};
-        t.sum[PARTS - 1] = {(float)(halves.x >> 16), (float)(halves.y >> 16)};
-    } else { /* as a dot, see BIAS */
-        t.sum[0] = {__int_as_float(__dp2a_lo(halves.x, 0x0101, BIAS_BITS)) - BIAS,
-                    __int_as_float(__dp2a_lo(halves.y, 0x0101, BIAS_BITS)) - BIAS};
+    if constexpr (int8_sum_of<FORMAT>::OFFSETS) {
+#pragma unroll
+        for (int d = 0; d < PARTS; d++)
+            t.sum[d] = *reinterpret_cast<const float2 *>(scales + shape::SUMS - shape::SCALES +
+                                                         d * 2 * shape::TERM_BYTES);
     }
 }
 
@@ -493,6 +507,7 @@ multiply_tile(const strata__int8_inline_args &args, const work_tile &tile, uint8
             wait_copies<1>();
         else
             wait_copies<0>();
+        convert_sums<FORMAT>(rows, panel % 2, memory);
         __syncthreads();
         if (left > PANEL)
             load_rows<FORMAT>(rows, left - PANEL, (panel + 1) % 2, memory);

@@ -76,6 +76,25 @@ template <int FORMAT> struct int8_books {
     }
 };
 
+/*
+ * Eight bytes at anchor + far. Blocks begin at multiples of what divides their length, up to 8, and
+ * so do codes in them but for the formats whose blocks are not of whole words.
+ */
+template <int FORMAT>
+static __device__ __forceinline__ code8 codes_at(const uint8_t *anchor, uint32_t far)
+{
+    constexpr uint32_t BYTES = block_shape<FORMAT>::BYTES;
+    if constexpr (BYTES % 8 == 0) {
+        uint2 words = *reinterpret_cast<const uint2 *>(anchor + far);
+        return {words.x, words.y};
+    } else if constexpr (BYTES % 4 == 0) {
+        const uint32_t *words = reinterpret_cast<const uint32_t *>(anchor + far);
+        return {words[0], words[1]};
+    } else {
+        return staged_code8(anchor, far);
+    }
+}
+
 /* The signed codes of the tables of IQ4 and MXFP4 (doubled). */
 template <int FORMAT> static __device__ __forceinline__ code8 table_codes(code8 n)
 {
@@ -117,7 +136,7 @@ static __device__ __forceinline__ code8 small_codes(const uint8_t *block, uint32
                                                     uint32_t step, uint32_t c)
 {
     if constexpr (FORMAT == STRATA__Q8_0) {
-        return staged_code8(block + 2 + 8 * c, far);
+        return codes_at<FORMAT>(block + 2 + 8 * c, far);
     } else if constexpr (FORMAT == STRATA__Q2_0) {
         return pairs_less_one(staged_u16(block + far + 2 + 8 * (step % 2) + 2 * c));
     } else {
@@ -126,7 +145,7 @@ static __device__ __forceinline__ code8 small_codes(const uint8_t *block, uint32
         constexpr bool TABLE = FORMAT == STRATA__IQ4_NL || FORMAT == STRATA__MXFP4;
         constexpr uint32_t MASK_AT = FORMAT == STRATA__MXFP4 ? 1 : OFFSET ? 4 : 2;
         constexpr uint32_t CODES_AT = MASK_AT + (FIFTH ? 4 : 0);
-        code8 packed = staged_code8(block + CODES_AT + 8 * (c & 1), far);
+        code8 packed = codes_at<FORMAT>(block + CODES_AT + 8 * (c & 1), far);
         uint32_t mask = FIFTH ? staged_u8(block + far + MASK_AT + c) : 0;
         if (FORMAT == STRATA__Q4_0) { /* 16 (code - 8) */
             uint32_t shift = c >> 1 ? 0 : 4;
@@ -149,23 +168,24 @@ static __device__ __forceinline__ code8 k_codes(const uint8_t *block, uint32_t f
 {
     uint32_t i = 8 * (part % 4);
     if constexpr (FORMAT == STRATA__Q2_K) {
-        return pairs_of(staged_code8(block + i, far + 16 + 32 * (part / 16)), 2 * (part % 16 / 4));
+        return pairs_of(codes_at<FORMAT>(block + i, far + 16 + 32 * (part / 16)),
+                        2 * (part % 16 / 4));
     } else if constexpr (FORMAT == STRATA__Q3_K) { /* 32 (code - 4) */
         uint32_t j = part / 4;
-        code8 low = pairs_of(staged_code8(block + i, far + 32 + 32 * (j / 4)), 2 * (j % 4));
-        code8 high = bits_of(staged_code8(block + i, far), j, 7);
+        code8 low = pairs_of(codes_at<FORMAT>(block + i, far + 32 + 32 * (j / 4)), 2 * (j % 4));
+        code8 high = bits_of(codes_at<FORMAT>(block + i, far), j, 7);
         return {low.low << 5 | (high.low ^ 0x80808080u), low.high << 5 | (high.high ^ 0x80808080u)};
     } else if constexpr (FORMAT == STRATA__Q6_K) { /* 4 (code - 32) */
         uint32_t half = part / 16, j = part % 16 / 4;
-        code8 low = nibbles_of(staged_code8(block + i, far + 64 * half + 32 * (j % 2)), j / 2);
-        code8 high = pairs_of(staged_code8(block + i, far + 128 + 32 * half), 2 * j);
+        code8 low = nibbles_of(codes_at<FORMAT>(block + i, far + 64 * half + 32 * (j % 2)), j / 2);
+        code8 high = pairs_of(codes_at<FORMAT>(block + i, far + 128 + 32 * half), 2 * j);
         return flipped({low.low << 2 | high.low << 6, low.high << 2 | high.high << 6});
     } else {
         constexpr uint32_t CODES_AT = FORMAT == STRATA__Q4_K ? 16 : 48;
         code8 codes =
-            nibbles_of(staged_code8(block + i, far + CODES_AT + 32 * (part / 8)), part / 4 & 1);
+            nibbles_of(codes_at<FORMAT>(block + i, far + CODES_AT + 32 * (part / 8)), part / 4 & 1);
         if (FORMAT == STRATA__Q5_K)
-            codes = join(codes, bits_of(staged_code8(block + i, far + 16), part / 4, 4));
+            codes = join(codes, bits_of(codes_at<FORMAT>(block + i, far + 16), part / 4, 4));
         return codes;
     }
 }
@@ -196,7 +216,7 @@ static __device__ __forceinline__ code8 iq_codes(const uint8_t *block, uint32_t 
         return books.points((indices & 255) | (high & 1) << 8, indices >> 8 | (high & 2) << 7,
                             staged_u8(at + 74 + part));
     } else if constexpr (FORMAT == STRATA__IQ4_XS) {
-        code8 packed = staged_code8(block + 8 * (c & 1), far + 8 + 16 * s);
+        code8 packed = codes_at<FORMAT>(block + 8 * (c & 1), far + 8 + 16 * s);
         return table_codes<FORMAT>(nibbles_of(packed, c >> 1));
     } else {
         /* In eighths points and shift are 8 g + 1 or 8 g - 1. */
