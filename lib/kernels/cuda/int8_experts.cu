@@ -135,14 +135,13 @@ strata_status run_inline(const int8_job &job)
     args.matrix[1] = job.matrix[1];
     args.matrices = job.matrices;
     args.product = job.product;
-    uint32_t experts = job.product.range.experts;
-    for (uint32_t skip = 0; skip < experts && status == STRATA_OK; skip += STRATA__PASS_EXPERTS) {
+    uint32_t experts = job.product.range.experts, most = STRATA__PASS_EXPERTS;
+    for (uint32_t skip = 0; skip < experts && status == STRATA_OK; skip += most) {
         strata__cuda_range &range = args.product.range;
         range = job.product.range;
         range.offsets += skip;
         range.first_expert += skip;
-        range.experts =
-            experts - skip < STRATA__PASS_EXPERTS ? experts - skip : STRATA__PASS_EXPERTS;
+        range.experts = experts - skip < most ? experts - skip : most;
         status = strata__cuda_int8_inline(job.state, job.stream, &args);
     }
     return status;
