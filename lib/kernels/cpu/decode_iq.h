@@ -43,7 +43,7 @@ static DECODER void decode_iq2_xxs(const uint8_t *block, uint64_t blocks, sink *
 static inline void half_step_scales(const uint8_t *packed, float d, float *scales)
 {
     floats_16 steps = floats_add(floats_all(0.5f), floats_of_codes(codes_of_nibbles(packed)));
-    floats_store(floats_multiply(floats_multiply(floats_all(d), steps), floats_all(0.25f)), scales);
+    store_scales(floats_multiply(floats_multiply(floats_all(d), steps), floats_all(0.25f)), scales);
 }
 
 /* Sign bytes of 7-bit indices in the high bits of 32 words: bit 7 makes the set ones even. */

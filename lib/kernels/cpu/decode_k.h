@@ -8,7 +8,7 @@
 /* scale * code of sixteen int8 codes */
 static inline void scale_codes(codes_16 codes, float scale, float *scales)
 {
-    floats_store(floats_multiply(floats_all(scale), floats_of_codes(codes)), scales);
+    store_scales(floats_multiply(floats_all(scale), floats_of_codes(codes)), scales);
 }
 
 /* Group g of sixteen values: bits 2 (g / 2 mod 4) of sixteen bytes of the block's half. */
@@ -79,7 +79,7 @@ static inline void scale_groups(const uint8_t *block, float *scales)
     codes_16 codes = codes_of_u32(low & six, (both & nibbles) | (low >> 2 & high), minimums & six,
                                   (both >> 4 & nibbles) | (minimums >> 2 & high));
     floats_16 factors = floats_halves(load_half(block), -load_half(block + 2));
-    floats_store(floats_multiply(factors, floats_of_codes(codes)), scales);
+    store_scales(floats_multiply(factors, floats_of_codes(codes)), scales);
 }
 
 static DECODER void decode_q4_k(const uint8_t *block, uint64_t blocks, sink *out)

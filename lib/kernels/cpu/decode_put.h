@@ -16,6 +16,24 @@
 /* Before a loop whose turns take less than all places of a sink. */
 #define DECODE_PAIRS _Pragma("GCC unroll 4")
 
+/*
+ * Scales that are loaded one by one, each into all places of a register. Compilers would rather
+ * shuffle the register they come from, but shuffles have one port, while such loads are free. In
+ * halves, since of 64 bytes just stored only the first half is at hand at once.
+ */
+static inline void store_scales(floats_16 x, float *scales)
+{
+#if defined(__AVX512F__)
+    _mm256_storeu_ps(scales, _mm512_castps512_ps256(x.at[0]));
+    _mm256_storeu_ps(scales + 8, _mm512_extractf32x8_ps(x.at[0], 1));
+#else
+    floats_store(x, scales);
+#endif
+#if defined(__AVX2__)
+    __asm__("" : "+m"(*(float(*)[16])scales));
+#endif
+}
+
 static inline void put_scaled(sink *out, int place, codes_16 codes, floats_16 scale)
 {
     put(out, place, floats_multiply(scale, floats_of_codes(codes)));

@@ -10,13 +10,14 @@
 #include <stdbool.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 /*
- * Looks at the state before a thread sleeps: a few microseconds, which bridges the gap between
- * loops.
+ * A thread looks at the state for so long before it sleeps: a step of decoding has loops of a few
+ * microseconds each with as much between them, and to wake a thread takes longer than that.
  */
-enum { SPINS = 400 };
+enum { SPIN_NS = 20000, LOOKS_PER_CLOCK = 16 };
 
 struct strata__pool {
     const strata__allocator *allocator;
@@ -61,6 +62,23 @@ static void relax(void)
 #endif
 }
 
+typedef struct spin {
+    uint64_t end_ns;
+    uint32_t looks;
+} spin;
+
+/* Whether to look once more. */
+static bool spin_on(spin *s)
+{
+    relax();
+    if (s->looks++ % LOOKS_PER_CLOCK)
+        return true;
+    uint64_t now = strata__clock_ns();
+    if (s->looks == 1)
+        s->end_ns = now + SPIN_NS;
+    return now < s->end_ns;
+}
+
 static void run_items(strata__pool *pool, uint32_t worker)
 {
     for (;;) {
@@ -75,12 +93,12 @@ static void run_items(strata__pool *pool, uint32_t worker)
 static uint32_t wait_for_loop(strata__pool *pool, uint32_t seen)
 {
     uint32_t loop = seen;
-    for (int i = 0; i < SPINS; i++) {
+    spin s = {0};
+    do {
         loop = atomic_load_explicit(&pool->loop, memory_order_acquire);
         if (loop != seen)
             return loop;
-        relax();
-    }
+    } while (spin_on(&s));
     pthread_mutex_lock(&pool->lock);
     while ((loop = atomic_load_explicit(&pool->loop, memory_order_acquire)) == seen)
         pthread_cond_wait(&pool->wake, &pool->lock);
@@ -117,11 +135,11 @@ static void start_loop(strata__pool *pool)
 
 static void wait_for_workers(strata__pool *pool)
 {
-    for (int i = 0; i < SPINS; i++) {
+    spin s = {0};
+    do {
         if (atomic_load_explicit(&pool->busy, memory_order_acquire) == 0)
             return;
-        relax();
-    }
+    } while (spin_on(&s));
     pthread_mutex_lock(&pool->lock);
     while (atomic_load_explicit(&pool->busy, memory_order_acquire) != 0)
         pthread_cond_wait(&pool->done, &pool->lock);
