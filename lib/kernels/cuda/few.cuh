@@ -313,13 +313,15 @@ multiply_groups(float (&part)[MATRICES][4], const uint8_t *const (&low)[MATRICES
             }
         }
         /* Of the groups of this lane's two columns. */
-        uint32_t even = unit_place<FORMAT>(run * RUN, 2 * (c % 2)), odd = even + RUN;
+        uint32_t even = unit_place<FORMAT>(run * RUN, 2 * (c % 2));
 #pragma unroll
         for (int m = 0; m < MATRICES; m++) {
-            part[m][0] = fmaf(d[m][0], scale_of_part<FORMAT>(low[m], even), part[m][0]);
-            part[m][1] = fmaf(d[m][1], scale_of_part<FORMAT>(low[m], odd), part[m][1]);
-            part[m][2] = fmaf(d[m][2], scale_of_part<FORMAT>(high[m], even), part[m][2]);
-            part[m][3] = fmaf(d[m][3], scale_of_part<FORMAT>(high[m], odd), part[m][3]);
+            float2 of_low = scales_of_parts<FORMAT>(low[m], even);
+            float2 of_high = scales_of_parts<FORMAT>(high[m], even);
+            part[m][0] = fmaf(d[m][0], of_low.x, part[m][0]);
+            part[m][1] = fmaf(d[m][1], of_low.y, part[m][1]);
+            part[m][2] = fmaf(d[m][2], of_high.x, part[m][2]);
+            part[m][3] = fmaf(d[m][3], of_high.y, part[m][3]);
         }
     }
 #pragma unroll

@@ -179,6 +179,15 @@ static __device__ __forceinline__ uint32_t select_bytes(uint32_t values, uint32_
     return bytes;
 }
 
+/* A word of a table in shared memory; one instruction each for address and load. */
+static __device__ __forceinline__ uint32_t staged_point(uint32_t table, uint32_t index)
+{
+    uint32_t address, point;
+    asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(address) : "r"(index), "r"(4), "r"(table));
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(point) : "r"(address));
+    return point;
+}
+
 /*
  * What a block of threads keeps near for a format: its codebook, as it is or with a point of eight
  * values in a word, where these are one of three: such words are read from fewer banks.
@@ -215,7 +224,7 @@ template <int FORMAT> struct unit_books {
 
     __device__ __forceinline__ code8 look_up(uint32_t index, uint32_t values) const
     {
-        uint32_t point = points[index];
+        uint32_t point = staged_point(shared_address(points), index);
         return {select_bytes(values, point), select_bytes(values, point >> 16)};
     }
 };
@@ -368,14 +377,30 @@ static __device__ __forceinline__ uint32_t scale_byte(const uint8_t *block, uint
     }
 }
 
-/* The sub-scale 2 n + 1 of a part, from 2^23 + n or 2^23 + 16 n. */
-template <int FORMAT>
-static __device__ __forceinline__ float scale_of_part(const uint8_t *block, uint32_t part)
+/* The sub-scale 2 n + 1 of a nibble of the word 0x4b000000 | byte: from 2^23 + n or 2^23 + 16 n. */
+static __device__ __forceinline__ float scale_of_low(uint32_t word)
 {
+    return fmaf(__uint_as_float(word & 0x4b00000fu), 2.0f, -16777215.0f);
+}
+
+static __device__ __forceinline__ float scale_of_high(uint32_t word)
+{
+    return fmaf(__uint_as_float(word & 0x4b0000f0u), 0.125f, -1048575.0f);
+}
+
+/* The sub-scales of part `even`, a multiple of 2 RUN, and of the part RUN behind it. */
+template <int FORMAT>
+static __device__ __forceinline__ float2 scales_of_parts(const uint8_t *block, uint32_t even)
+{
+    constexpr bool NIBBLES =
+        FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ2_S || FORMAT == STRATA__IQ3_S;
     bool high;
-    uint32_t byte = scale_byte<FORMAT>(block, part, high);
-    return high ? fmaf(__uint_as_float((byte & 0xf0) | 0x4b000000u), 0.125f, -1048575.0f)
-                : fmaf(__uint_as_float((byte & 15) | 0x4b000000u), 2.0f, -16777215.0f);
+    uint32_t first = scale_byte<FORMAT>(block, even, high) | 0x4b000000u;
+    if (NIBBLES)
+        return {scale_of_low(first), scale_of_high(first)};
+    uint32_t odd = even + unit_form<FORMAT>::RUN;
+    uint32_t second = scale_byte<FORMAT>(block, odd, high) | 0x4b000000u;
+    return {scale_of_high(first), scale_of_high(second)};
 }
 
 /* The IQ formats of 256 values, part 0 to 31. */

@@ -120,6 +120,11 @@ inline void ld_shared_u32(uint32_t &x, uint32_t address)
     x = *reinterpret_cast<const uint32_t *>(shared_at(address, 4, 4));
 }
 
+inline void mad_lo_u32(uint32_t &d, uint32_t a, uint32_t b, uint32_t c)
+{
+    d = a * b + c;
+}
+
 inline void prmt_b32(uint32_t &d, uint32_t a, uint32_t b, uint32_t selector)
 {
     d = __byte_perm(a, b, selector);
