@@ -330,8 +330,8 @@ multiply_groups(float (&part)[MATRICES][4], const uint8_t *const (&low)[MATRICES
         part[m][2] += part[m][3];
         part[m][0] += __shfl_xor_sync(0xffffffffu, part[m][0], 1);
         part[m][2] += __shfl_xor_sync(0xffffffffu, part[m][2], 1);
-        part[m][0] *= unit_scale<FORMAT>(low[m], 0);
-        part[m][2] *= unit_scale<FORMAT>(high[m], 0);
+        part[m][0] *= SIGNED_UNIT * unit_scale<FORMAT>(low[m], 0);
+        part[m][2] *= SIGNED_UNIT * unit_scale<FORMAT>(high[m], 0);
     }
 }
 

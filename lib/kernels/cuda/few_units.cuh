@@ -377,29 +377,32 @@ static __device__ __forceinline__ uint32_t scale_byte(const uint8_t *block, uint
     }
 }
 
-/* The sub-scale 2 n + 1 of a nibble of the word 0x4b000000 | byte: from 2^23 + n or 2^23 + 16 n. */
-static __device__ __forceinline__ float scale_of_low(uint32_t word)
+/*
+ * The sub-scale 2 n + 1 over SIGNED_UNIT, of a nibble of a byte: as the bits of a float the byte is
+ * n * 2^-149 or 16 n * 2^-149, below float's normal range and exact.
+ */
+static __device__ __forceinline__ float scale_of_low(uint32_t byte)
 {
-    return fmaf(__uint_as_float(word & 0x4b00000fu), 2.0f, -16777215.0f);
+    return fmaf(__uint_as_float(byte & 15), 0x1p126f, 1.0f / SIGNED_UNIT);
 }
 
-static __device__ __forceinline__ float scale_of_high(uint32_t word)
+static __device__ __forceinline__ float scale_of_high(uint32_t byte)
 {
-    return fmaf(__uint_as_float(word & 0x4b0000f0u), 0.125f, -1048575.0f);
+    return fmaf(__uint_as_float(byte & 0xf0), 0x1p122f, 1.0f / SIGNED_UNIT);
 }
 
-/* The sub-scales of part `even`, a multiple of 2 RUN, and of the part RUN behind it. */
+/* The same of part `even`, a multiple of 2 RUN, and of the part RUN behind it. */
 template <int FORMAT>
 static __device__ __forceinline__ float2 scales_of_parts(const uint8_t *block, uint32_t even)
 {
     constexpr bool NIBBLES =
         FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ2_S || FORMAT == STRATA__IQ3_S;
     bool high;
-    uint32_t first = scale_byte<FORMAT>(block, even, high) | 0x4b000000u;
+    uint32_t first = scale_byte<FORMAT>(block, even, high);
     if (NIBBLES)
         return {scale_of_low(first), scale_of_high(first)};
     uint32_t odd = even + unit_form<FORMAT>::RUN;
-    uint32_t second = scale_byte<FORMAT>(block, odd, high) | 0x4b000000u;
+    uint32_t second = scale_byte<FORMAT>(block, odd, high);
     return {scale_of_high(first), scale_of_high(second)};
 }
 
