@@ -130,7 +130,7 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     __shared__ unit_books<FORMAT> books;
     __shared__ output_facts early;
     const strata__few_part &part = part_of(args, blockIdx.x);
-    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, halves = halves_of(args.rows);
+    uint32_t warp = threadIdx.x / 32, halves = halves_of(args.rows);
     float *sums = reinterpret_cast<float *>(memory);
     uint8_t *rows = memory + sums_bytes(args.cut.warps, args.rows);
     uint8_t *stages = rows + (args.in ? 0 : args.cut.warps * rows_bytes(args.rows));
@@ -168,10 +168,10 @@ __global__ void __maxnreg__(FEW_REGISTERS)
                     __syncthreads();
                     ready = true;
                 }
-                multiply_slice<FORMAT, 1>(
-                    sliced, {staged_row<FORMAT>(stage, tile, args.cut, chunk, slice, r)},
-                    {staged_row<FORMAT>(stage, tile, args.cut, chunk, slice, r + 8)}, books,
-                    kept_values<FORMAT>{b}, steps_of<FORMAT>(args.inputs, slice));
+                row_pair own = staged_rows<FORMAT>(stage, tile, args.cut, chunk, slice);
+                multiply_slice<FORMAT, 1>(sliced, {own.low}, {own.high}, books,
+                                          kept_values<FORMAT>{b},
+                                          steps_of<FORMAT>(args.inputs, slice));
                 add_slice(sum[half], sliced[0], scale);
             }
         if (!ready) {

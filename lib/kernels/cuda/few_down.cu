@@ -162,7 +162,7 @@ __device__ __forceinline__ bool begin_first(const strata__few_down_args &args, c
         granules pieces;
         pieces.load(tile, thread, threads);
         stage_pass(args, h, rows, slice, steps, count, facts);
-        pieces.store(stage, tile, args.cut, thread, threads);
+        pieces.store(stage, tile, args.cut, threads);
         move_rest(stage, tile, args.cut, thread, threads);
         copy_async_commit();
     } else {
@@ -179,7 +179,7 @@ multiply_item(const strata__few_down_args &args, const routing &found, const wor
               uint8_t *rows, const uint8_t *stage, const unit_books<FORMAT> &books, bool staged,
               row_facts &facts)
 {
-    uint32_t r = threadIdx.x % 32 / 4, warp = threadIdx.x / 32, warps = args.cut.warps;
+    uint32_t warp = threadIdx.x / 32, warps = args.cut.warps;
     uint32_t all = found.first[item.place + 1] - found.first[item.place];
     weight_tile tile = tile_of_item(args, found, item);
     bool ready = false;
@@ -200,10 +200,8 @@ multiply_item(const strata__few_down_args &args, const routing &found, const wor
                 group_barrier(warp / warps, warps);
                 ready = true;
             }
-            multiply_pass<FORMAT, 1>(
-                part, {staged_row<FORMAT>(stage, tile, args.cut, item.chunk, slice, r)},
-                {staged_row<FORMAT>(stage, tile, args.cut, item.chunk, slice, r + 8)}, books, rows,
-                first, count, steps);
+            row_pair own = staged_rows<FORMAT>(stage, tile, args.cut, item.chunk, slice);
+            multiply_pass<FORMAT, 1>(part, {own.low}, {own.high}, books, rows, first, count, steps);
             leave_pass<FORMAT>(reinterpret_cast<float *>(rows + args.pass_rows * ROW_BYTES),
                                part[0], facts.scale, first, count, slice != warp % warps);
         }

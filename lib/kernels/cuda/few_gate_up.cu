@@ -138,8 +138,8 @@ __device__ __forceinline__ void begin_copies(const strata__few_gate_up_args &arg
         of_gate.load(gate, threadIdx.x, blockDim.x);
         of_up.load(up, threadIdx.x, blockDim.x);
         meanwhile();
-        of_gate.store(stages, gate, args.cut, threadIdx.x, blockDim.x);
-        of_up.store(second, up, args.cut, threadIdx.x, blockDim.x);
+        of_gate.store(stages, gate, args.cut, blockDim.x);
+        of_up.store(second, up, args.cut, blockDim.x);
         move_rest(stages, gate, args.cut, threadIdx.x, blockDim.x);
         move_rest(second, up, args.cut, threadIdx.x, blockDim.x);
     } else {
@@ -189,14 +189,11 @@ multiply_both(const strata__few_gate_up_args &args, const found_expert &found, u
               const uint8_t *stage, const unit_books<FORMAT> &books, const uint8_t *rows,
               uint32_t chunk, uint32_t slice, uint32_t first, uint32_t count)
 {
-    const weight_tile &gate = found.gate, &up = found.up;
-    const uint8_t *second = stage + args.cut.stage_bytes;
-    uint32_t r = threadIdx.x % 32 / 4, warp = threadIdx.x / 32;
-    uint32_t steps = steps_of<FORMAT>(args.inputs, slice);
-    const uint8_t *low[2] = {staged_row<FORMAT>(stage, gate, args.cut, chunk, slice, r),
-                             staged_row<FORMAT>(second, up, args.cut, chunk, slice, r)};
-    const uint8_t *high[2] = {staged_row<FORMAT>(stage, gate, args.cut, chunk, slice, r + 8),
-                              staged_row<FORMAT>(second, up, args.cut, chunk, slice, r + 8)};
+    uint32_t warp = threadIdx.x / 32, steps = steps_of<FORMAT>(args.inputs, slice);
+    row_pair gate = staged_rows<FORMAT>(stage, found.gate, args.cut, chunk, slice);
+    row_pair up =
+        staged_rows<FORMAT>(stage + args.cut.stage_bytes, found.up, args.cut, chunk, slice);
+    const uint8_t *low[2] = {gate.low, up.low}, *high[2] = {gate.high, up.high};
     float part[2][4] = {};
     if constexpr (block_shape<FORMAT>::VALUES < SLICE) {
         multiply_pass<FORMAT, 2>(part, low, high, books, rows, first, count, steps);

@@ -27,19 +27,25 @@ struct weight_tile {
     const uint8_t *start; /* of the tile's first row */
     uint32_t rows;        /* that the matrix has there, up to TILE */
     uint32_t row_bytes;
+    uint32_t bytes;       /* of all rows */
+    uint32_t whole_pitch; /* between rows of a whole tile in shared memory */
 };
+
+__host__ __device__ __forceinline__ uint32_t misplaced(const uint8_t *p)
+{
+    return (uint32_t) reinterpret_cast<uintptr_t>(p) & 15;
+}
 
 __device__ __forceinline__ weight_tile tile_of(const void *matrix, uint32_t row_bytes,
                                                uint32_t outputs, uint32_t tile)
 {
     const uint8_t *begin = static_cast<const uint8_t *>(matrix);
-    return {begin, begin + (uint64_t)outputs * row_bytes, begin + (uint64_t)tile * TILE * row_bytes,
-            min(TILE, outputs - tile * TILE), row_bytes};
-}
-
-__host__ __device__ __forceinline__ uint32_t misplaced(const uint8_t *p)
-{
-    return (uint32_t) reinterpret_cast<uintptr_t>(p) & 15;
+    const uint8_t *start = begin + (uint64_t)tile * TILE * row_bytes;
+    uint32_t rows = min(TILE, outputs - tile * TILE);
+    /* What rows have, and 16 more where rows of whole granules would share banks. */
+    uint32_t pad = row_bytes % 32 == 0 && misplaced(start) == 0 ? 16 : 0;
+    return {begin,     begin + (uint64_t)outputs * row_bytes, start, rows,
+            row_bytes, rows * row_bytes,                      row_bytes + pad};
 }
 
 __device__ __forceinline__ bool inside(const uint8_t *from, const weight_tile &tile)
@@ -77,16 +83,6 @@ __device__ __forceinline__ uint4 load_16(const uint8_t *from)
     return v;
 }
 
-/*
- * Bytes between the rows of a whole tile in shared memory: what they have, and 16 more where rows
- * of whole granules would share banks.
- */
-__device__ __forceinline__ uint32_t whole_pitch(const weight_tile &tile)
-{
-    return tile.row_bytes % 32 == 0 && misplaced(tile.start) == 0 ? tile.row_bytes + 16
-                                                                  : tile.row_bytes;
-}
-
 __host__ __device__ __forceinline__ uint32_t chunk_pitch(uint32_t piece_bytes)
 {
     return 16 * ((piece_bytes + 30) / 16 | 1);
@@ -107,10 +103,10 @@ struct whole_lines {
         uint32_t before = (uint32_t) reinterpret_cast<uintptr_t>(tile.start) & 127;
         line = tile.start - before;
         skip = before / 16;
-        end = (before + tile.rows * tile.row_bytes + 15) / 16;
+        end = (before + tile.bytes + 15) / 16;
         first = skip + (line + 16 * skip < tile.begin);
         count = end - (line + 16 * end > tile.end) - first;
-        pad = whole_pitch(tile) - tile.row_bytes;
+        pad = tile.whole_pitch - tile.row_bytes;
         row_inverse = cut.row_inverse;
     }
 
@@ -155,29 +151,27 @@ __device__ __forceinline__ void copy_whole(uint8_t *stage, const weight_tile &ti
 struct granules {
     static constexpr uint32_t COUNT = 3;
     uint4 v[COUNT];
+    uint32_t at; /* of the first, counted from the tile's start */
 
     __device__ __forceinline__ void load(const weight_tile &tile, uint32_t thread, uint32_t threads)
     {
-        uint32_t before = (uint32_t) reinterpret_cast<uintptr_t>(tile.start) & 127;
-        uint32_t bytes = tile.rows * tile.row_bytes, at = 16 * thread - before;
-        const uint8_t *from = tile.start - before + 16 * thread;
+        at = 16 * thread - ((uint32_t) reinterpret_cast<uintptr_t>(tile.start) & 127);
+        const uint8_t *from = tile.start + (int32_t)at;
 #pragma unroll
         for (uint32_t k = 0; k < COUNT; k++)
-            if (at + k * 16 * threads < bytes)
+            if (at + k * 16 * threads < tile.bytes)
                 v[k] = load_16(from + k * 16 * threads);
     }
 
     __device__ __forceinline__ void store(uint8_t *stage, const weight_tile &tile,
-                                          const strata__few_cut &cut, uint32_t thread,
-                                          uint32_t threads) const
+                                          const strata__few_cut &cut, uint32_t threads) const
     {
-        uint32_t before = (uint32_t) reinterpret_cast<uintptr_t>(tile.start) & 127;
-        uint32_t bytes = tile.rows * tile.row_bytes, pad = whole_pitch(tile) - tile.row_bytes;
+        uint32_t pad = tile.whole_pitch - tile.row_bytes;
 #pragma unroll
         for (uint32_t k = 0; k < COUNT; k++) {
-            uint32_t at = 16 * (thread + k * threads) - before;
-            if (at < bytes)
-                *reinterpret_cast<uint4 *>(stage + at + __umulhi(at, cut.row_inverse) * pad) = v[k];
+            uint32_t to = at + k * 16 * threads;
+            if (to < tile.bytes)
+                *reinterpret_cast<uint4 *>(stage + to + __umulhi(to, cut.row_inverse) * pad) = v[k];
         }
     }
 };
@@ -198,12 +192,12 @@ __device__ __forceinline__ void move_rest(uint8_t *stage, const weight_tile &til
                                           uint32_t threads)
 {
     uint32_t before = (uint32_t) reinterpret_cast<uintptr_t>(tile.start) & 127;
-    uint32_t end = (before + tile.rows * tile.row_bytes) / 16;
+    uint32_t end = (before + tile.bytes) / 16;
     granules next;
 #pragma unroll 1
     for (uint32_t i = granules::COUNT * threads; i < end; i += granules::COUNT * threads) {
         next.load(tile, i + thread, threads);
-        next.store(stage, tile, cut, i + thread, threads);
+        next.store(stage, tile, cut, threads);
     }
 }
 
@@ -245,20 +239,27 @@ __device__ __forceinline__ void copy_weights(uint8_t *stage, const weight_tile &
         copy_chunk<FORMAT>(stage, tile, cut, chunk, thread, threads);
 }
 
-/* Where a slice of a chunk of row r lies; rows that are not there are taken for the last. */
+/* Where a slice of a chunk of rows r and r + 8 lies; rows that are not there are the last. */
+struct row_pair {
+    const uint8_t *low, *high;
+};
+
 template <int FORMAT>
-__device__ __forceinline__ const uint8_t *staged_row(const uint8_t *stage, const weight_tile &tile,
-                                                     const strata__few_cut &cut, uint32_t chunk,
-                                                     uint32_t slice, uint32_t r)
+__device__ __forceinline__ row_pair staged_rows(const uint8_t *stage, const weight_tile &tile,
+                                                const strata__few_cut &cut, uint32_t chunk,
+                                                uint32_t slice)
 {
-    r = min(r, tile.rows - 1);
-    if (cut.chunks == 1)
-        return stage + misplaced(tile.start) + r * whole_pitch(tile) +
-               slice * slice_of<FORMAT>::BYTES;
-    uint32_t piece = cut.chunk * slice_of<FORMAT>::BYTES;
-    uint32_t before = (misplaced(tile.start) + r * tile.row_bytes + chunk * piece) & 15;
-    return stage + r * chunk_pitch(piece) + before +
-           (slice - chunk * cut.chunk) * slice_of<FORMAT>::BYTES;
+    uint32_t low = min(threadIdx.x % 32 / 4, tile.rows - 1);
+    uint32_t high = min(threadIdx.x % 32 / 4 + 8, tile.rows - 1);
+    if (cut.chunks == 1) {
+        stage += misplaced(tile.start) + slice * slice_of<FORMAT>::BYTES;
+        return {stage + low * tile.whole_pitch, stage + high * tile.whole_pitch};
+    }
+    uint32_t piece = cut.chunk * slice_of<FORMAT>::BYTES, pitch = chunk_pitch(piece);
+    uint32_t before = misplaced(tile.start) + chunk * piece;
+    stage += (slice - chunk * cut.chunk) * slice_of<FORMAT>::BYTES;
+    return {stage + low * pitch + (before + low * tile.row_bytes & 15),
+            stage + high * pitch + (before + high * tile.row_bytes & 15)};
 }
 
 } /* namespace */
