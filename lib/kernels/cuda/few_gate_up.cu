@@ -68,12 +68,17 @@ __device__ __forceinline__ float *sums_of(const strata__few_gate_up_args &args, 
     return reinterpret_cast<float *>(memory + at) - (2 - matrix) * args.rows * TILE;
 }
 
+/* Over all warps, whose sums are loaded side by side. */
 __device__ __forceinline__ float sum_of(const strata__few_gate_up_args &args, uint8_t *memory,
                                         uint32_t matrix, uint32_t row, uint32_t at)
 {
+    const float *from = sums_of(args, memory, 0, matrix) + row * TILE + at;
+    uint32_t stride = warp_bytes(args.pass_rows, args.rows, 2) / 4;
     float y = 0.0f;
-    for (uint32_t w = 0; w < args.cut.warps; w++)
-        y += sums_of(args, memory, w, matrix)[row * TILE + at];
+#pragma unroll
+    for (uint32_t w = 0; w < LIMITS.warps; w++)
+        if (w < args.cut.warps)
+            y += from[w * stride];
     return y;
 }
 
@@ -92,21 +97,23 @@ __device__ __forceinline__ void copy_scales(const strata__few_gate_up_args &args
         copy_async_4(&found.scale[n], args.in_scale + row_of(args, pair + n));
 }
 
+/* A row by a warp: half of its threads have gate of an output each, the other half up. */
 __device__ __forceinline__ void store_tile(const strata__few_gate_up_args &args, uint8_t *memory,
                                            const found_expert &found, uint32_t pair, uint32_t first)
 {
-    for (uint32_t i = threadIdx.x; i < TILE * found.rows; i += blockDim.x) {
-        uint32_t row = i / TILE, at = i % TILE, output = first + at;
-        if (output >= args.outputs)
-            continue;
-        uint64_t bias = (uint64_t)found.expert * args.outputs + output;
+    static_assert(2 * TILE == 32, "a warp has both of a row's tile");
+    uint32_t matrix = threadIdx.x / TILE % 2, at = threadIdx.x % TILE, output = first + at;
+    uint64_t bias = (uint64_t)found.expert * args.outputs + output;
+    bool valid = output < args.outputs;
+    for (uint32_t i = threadIdx.x; i < 32 * found.rows; i += blockDim.x) {
+        uint32_t row = i / 32;
         float scale = args.in_scale ? found.scale[row] : 1.0f;
-        float gate = sum_of(args, memory, 0, row, at) * scale;
-        float up = sum_of(args, memory, 1, row, at) * scale;
-        gate += args.bias[0] ? args.bias[0][bias] : 0.0f;
-        up += args.bias[1] ? args.bias[1][bias] : 0.0f;
-        args.h[(uint64_t)(pair + row) * args.outputs + output] =
-            activate(args.activation, gate, up);
+        float own = sum_of(args, memory, matrix, row, at) * scale;
+        own += args.bias[matrix] && valid ? args.bias[matrix][bias] : 0.0f;
+        float up = __shfl_down_sync(0xffffffffu, own, TILE);
+        if (matrix == 0 && valid)
+            args.h[(uint64_t)(pair + row) * args.outputs + output] =
+                activate(args.activation, own, up);
     }
 }
 
@@ -190,28 +197,27 @@ multiply_both(const strata__few_gate_up_args &args, const found_expert &found, u
               uint32_t chunk, uint32_t slice, uint32_t first, uint32_t count)
 {
     uint32_t warp = threadIdx.x / 32, steps = steps_of<FORMAT>(args.inputs, slice);
-    row_pair gate = staged_rows<FORMAT>(stage, found.gate, args.cut, chunk, slice);
-    row_pair up =
-        staged_rows<FORMAT>(stage + args.cut.stage_bytes, found.up, args.cut, chunk, slice);
-    const uint8_t *low[2] = {gate.low, up.low}, *high[2] = {gate.high, up.high};
-    float part[2][4] = {};
+    const uint8_t *second = stage + args.cut.stage_bytes;
+    bool more = slice != warp;
     if constexpr (block_shape<FORMAT>::VALUES < SLICE) {
-        multiply_pass<FORMAT, 2>(part, low, high, books, rows, first, count, steps);
+        row_pair gate = staged_rows<FORMAT>(stage, found.gate, args.cut, chunk, slice);
+        row_pair up = staged_rows<FORMAT>(second, found.up, args.cut, chunk, slice);
+        float part[2][4] = {};
+        multiply_pass<FORMAT, 2>(part, {gate.low, up.low}, {gate.high, up.high}, books, rows, first,
+                                 count, steps);
+        for (uint32_t m = 0; m < 2; m++)
+            leave_pass<FORMAT>(sums_of(args, memory, warp, m), part[m], 1.0f, first, count, more);
     } else {
         /* One after the other: registers are too few for both. */
 #pragma unroll
         for (uint32_t m = 0; m < 2; m++) {
-            float own[1][4] = {};
-            multiply_pass<FORMAT, 1>(own, {low[m]}, {high[m]}, books, rows, first, count, steps);
-#pragma unroll
-            for (uint32_t i = 0; i < 4; i++)
-                part[m][i] = own[0][i];
+            row_pair own = staged_rows<FORMAT>(
+                m == 0 ? stage : second, m == 0 ? found.gate : found.up, args.cut, chunk, slice);
+            float part[1][4] = {};
+            multiply_pass<FORMAT, 1>(part, {own.low}, {own.high}, books, rows, first, count, steps);
+            leave_pass<FORMAT>(sums_of(args, memory, warp, m), part[0], 1.0f, first, count, more);
         }
     }
-#pragma unroll
-    for (uint32_t m = 0; m < 2; m++)
-        leave_pass<FORMAT>(sums_of(args, memory, warp, m), part[m], 1.0f, first, count,
-                           slice != warp);
 }
 
 /* Four blocks share a multiprocessor where a format's registers suffice for that. */

@@ -44,8 +44,8 @@ __device__ __forceinline__ weight_tile tile_of(const void *matrix, uint32_t row_
     uint32_t rows = min(TILE, outputs - tile * TILE);
     /* What rows have, and 16 more where rows of whole granules would share banks. */
     uint32_t pad = row_bytes % 32 == 0 && misplaced(start) == 0 ? 16 : 0;
-    return {begin,     begin + (uint64_t)outputs * row_bytes, start, rows,
-            row_bytes, rows * row_bytes,                      row_bytes + pad};
+    const uint8_t *end = begin + (uint64_t)outputs * row_bytes;
+    return {begin, end, start, rows, row_bytes, rows * row_bytes, row_bytes + pad};
 }
 
 __device__ __forceinline__ bool inside(const uint8_t *from, const weight_tile &tile)
