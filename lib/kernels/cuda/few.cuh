@@ -161,7 +161,7 @@ constexpr uint32_t STAGED_ROWS = 2, ROW_BYTES = SLICE * 2 + 16;
 /* What the lanes know of the rows of a slice: lane n of row n. */
 struct row_facts {
     float scale;   /* of the slice's halves */
-    float squares; /* sum over the row's slices so far */
+    float squares; /* of the slice */
 };
 
 __device__ __forceinline__ float4 times(float4 v, float4 g)
@@ -191,40 +191,62 @@ __device__ __forceinline__ float slice_scale_of(uint32_t magnitude)
     return __uint_as_float((exponent - 8) << 23);
 }
 
+/* Eight values of a lane. */
+struct own_values {
+    float4 low, high;
+
+    __device__ __forceinline__ void load(const float *from)
+    {
+        low = *reinterpret_cast<const float4 *>(from);
+        high = *reinterpret_cast<const float4 *>(from + 4);
+    }
+};
+
 /*
- * A slice of row n of float32, times the gains where there are any, to shared memory as halves over
- * a scale of the slice. All lanes, eight values each.
+ * A slice of row n, times the gains where there are any, to shared memory as halves over a scale of
+ * the slice. All lanes.
  */
-__device__ __forceinline__ void stage_row(uint8_t *to, uint32_t n, const float *row,
-                                          const float *gain, uint32_t slice, uint32_t steps,
-                                          row_facts &facts)
+__device__ __forceinline__ void stage_values(uint8_t *to, uint32_t n, own_values v, bool scaled,
+                                             const own_values &gains, row_facts &facts)
 {
-    uint32_t lane = threadIdx.x % 32, at = slice * SLICE + lane * 8;
-    float4 low = {}, high = {}, low_gain = {}, high_gain = {};
-    if (lane / 4 < steps) {
-        low = *reinterpret_cast<const float4 *>(row + at);
-        high = *reinterpret_cast<const float4 *>(row + at + 4);
-    }
-    if (gain) {
-        /* With the row's values, not behind the sum of their squares. */
-        if (lane / 4 < steps) {
-            low_gain = __ldg(reinterpret_cast<const float4 *>(gain + at));
-            high_gain = __ldg(reinterpret_cast<const float4 *>(gain + at + 4));
-        }
-        float squares = warp_sum(squares_of(high, squares_of(low, 0.0f)));
+    uint32_t lane = threadIdx.x % 32;
+    if (scaled) {
+        float squares = warp_sum(squares_of(v.high, squares_of(v.low, 0.0f)));
         if (lane == n)
-            facts.squares += squares;
-        low = times(low, low_gain);
-        high = times(high, high_gain);
+            facts.squares = squares;
+        v = {times(v.low, gains.low), times(v.high, gains.high)};
     }
-    uint32_t most = __float_as_uint(fmaxf(largest_of(low), largest_of(high)));
+    uint32_t most = __float_as_uint(fmaxf(largest_of(v.low), largest_of(v.high)));
     float scale = slice_scale_of(__reduce_max_sync(0xffffffffu, most)), inverse = 1.0f / scale;
     if (lane == n)
         facts.scale = scale;
-    *reinterpret_cast<uint4 *>(to + lane * 16) = {pack_halves(low.x * inverse, low.y * inverse),
-                                                  pack_halves(low.z * inverse, low.w * inverse),
-                                                  pack_halves(high.x * inverse, high.y * inverse),
-                                                  pack_halves(high.z * inverse, high.w * inverse)};
+    *reinterpret_cast<uint4 *>(to +
+                               lane * 16) = {pack_halves(v.low.x * inverse, v.low.y * inverse),
+                                             pack_halves(v.low.z * inverse, v.low.w * inverse),
+                                             pack_halves(v.high.x * inverse, v.high.y * inverse),
+                                             pack_halves(v.high.z * inverse, v.high.w * inverse)};
+}
+
+/* A slice of rows n and (`both`) n + 1 of float32, which are on their way together. */
+__device__ __forceinline__ void stage_rows(uint8_t *to, uint32_t n, bool both, const float *x,
+                                           uint32_t inputs, const float *gain, uint32_t slice,
+                                           uint32_t steps, row_facts &facts)
+{
+    static_assert(STAGED_ROWS == 2, "rows staged at a time");
+    uint32_t at = slice * SLICE + threadIdx.x % 32 * 8;
+    const float *row = x + (uint64_t)n * inputs + at;
+    own_values first = {}, second = {}, gains = {};
+    if (threadIdx.x % 32 / 4 < steps) {
+        first.load(row);
+        if (both)
+            second.load(row + inputs);
+        if (gain)
+            gains = {__ldg(reinterpret_cast<const float4 *>(gain + at)),
+                     __ldg(reinterpret_cast<const float4 *>(gain + at + 4))};
+    }
+    stage_values(to, n, first, gain, gains, facts);
+    if (both)
+        stage_values(to + ROW_BYTES, n + 1, second, gain, gains, facts);
 }
 
 __device__ __forceinline__ void clear(uint4 (&b)[STEPS])
@@ -370,26 +392,25 @@ __device__ __forceinline__ void leave_pass(float *sums, const float (&part)[4], 
     }
 }
 
-/* sum += part * scale, where lane n has the scale of activation row n. */
-__device__ __forceinline__ void add_slice(float (&sum)[4], const float (&part)[4], float scale)
+/*
+ * Leaves the products of a slice and up to eight rows in a warp's sums, [activation row][weight
+ * row], times the scales, or adds them to what `more` says is there; the rows' squares behind them.
+ * Lane n has what is known of row n.
+ */
+__device__ __forceinline__ void leave_slice(float *sums, const float (&part)[4], float scale,
+                                            float squares, bool more)
 {
-    uint32_t c = threadIdx.x % 4;
-    float even = __shfl_sync(0xffffffffu, scale, 2 * c);
-    float odd = __shfl_sync(0xffffffffu, scale, 2 * c + 1);
-    sum[0] = fmaf(part[0], even, sum[0]);
-    sum[1] = fmaf(part[1], odd, sum[1]);
-    sum[2] = fmaf(part[2], even, sum[2]);
-    sum[3] = fmaf(part[3], odd, sum[3]);
-}
-
-/* A warp's sums to shared memory: [activation row][weight row]. */
-__device__ __forceinline__ void leave_sums(float *to, const float (&sum)[4])
-{
-    uint32_t r = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
-    to[2 * c * TILE + r] = sum[0];
-    to[(2 * c + 1) * TILE + r] = sum[1];
-    to[2 * c * TILE + r + 8] = sum[2];
-    to[(2 * c + 1) * TILE + r + 8] = sum[3];
+    uint32_t lane = threadIdx.x % 32, r = lane / 4, c = lane % 4;
+    float *of_squares = sums + COLUMNS * TILE + lane;
+#pragma unroll
+    for (uint32_t odd = 0; odd < 2; odd++) {
+        float own = __shfl_sync(0xffffffffu, scale, 2 * c + odd);
+        float *to = sums + (2 * c + odd) * TILE + r;
+        to[0] = fmaf(part[odd], own, more ? to[0] : 0.0f);
+        to[8] = fmaf(part[2 + odd], own, more ? to[8] : 0.0f);
+    }
+    if (lane < COLUMNS)
+        *of_squares = (more ? *of_squares : 0.0f) + squares;
 }
 
 /*

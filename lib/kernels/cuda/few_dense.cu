@@ -40,7 +40,9 @@ struct output_facts {
 };
 
 template <int FORMAT, uint32_t DYNAMIC>
-constexpr bool FITS = sizeof(unit_books<FORMAT>) + sizeof(output_facts) + DYNAMIC <= 99 * 1024;
+constexpr bool FITS = sizeof(unit_books<FORMAT>) + sizeof(output_facts) +
+                          sizeof(weight_tile) + DYNAMIC
+                      <= 99 * 1024;
 
 __device__ __forceinline__ float inverse_rms(const strata__few_dense_args &args, const float *sums,
                                              uint32_t row)
@@ -96,25 +98,25 @@ __device__ __forceinline__ void store_tile(const strata__few_dense_args &args,
 
 /* The values of up to eight rows of a slice, from halves or from float32. */
 template <int FORMAT>
-__device__ __forceinline__ float load_rows(const strata__few_dense_args &args, uint32_t half,
-                                           uint32_t slice, uint8_t *staging, uint4 (&b)[STEPS],
-                                           row_facts &facts)
+__device__ __forceinline__ row_facts load_rows(const strata__few_dense_args &args, uint32_t half,
+                                               uint32_t slice, uint8_t *staging, uint4 (&b)[STEPS])
 {
     uint32_t r = threadIdx.x % 32 / 4, first = half * COLUMNS;
     uint32_t count = min(COLUMNS, args.rows - first), steps = steps_of<FORMAT>(args.inputs, slice);
     if (args.in) {
         uint64_t start = (uint64_t)(first + min(r, count - 1)) * args.inputs;
         load_halves<FORMAT>(b, args.in + start, slice, steps, r < count);
-        return 1.0f;
+        return {1.0f, 0.0f};
     }
+    row_facts facts = {};
     clear(b);
-    for (uint32_t n = 0; n < count; n++) {
-        stage_row(staging + n % STAGED_ROWS * ROW_BYTES, n,
-                  args.x + (uint64_t)(first + n) * args.inputs, args.gain, slice, steps, facts);
-        if (n % STAGED_ROWS == STAGED_ROWS - 1 || n + 1 == count)
-            load_staged<FORMAT>(b, staging, n);
+    for (uint32_t n = 0; n < count; n += STAGED_ROWS) {
+        bool both = n + 1 < count;
+        stage_rows(staging, n, both, args.x + (uint64_t)first * args.inputs, args.inputs, args.gain,
+                   slice, steps, facts);
+        load_staged<FORMAT>(b, staging, both ? n + 1 : n);
     }
-    return facts.scale;
+    return facts;
 }
 
 /* Grid: tiles of all parts. */
@@ -129,6 +131,7 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     extern __shared__ __align__(16) uint8_t memory[];
     __shared__ unit_books<FORMAT> books;
     __shared__ output_facts early;
+    __shared__ weight_tile kept; /* there when the first chunk is, so that registers need not */
     const strata__few_part &part = part_of(args, blockIdx.x);
     uint32_t warp = threadIdx.x / 32, halves = halves_of(args.rows);
     float *sums = reinterpret_cast<float *>(memory);
@@ -137,6 +140,8 @@ __global__ void __maxnreg__(FEW_REGISTERS)
     rows += warp * rows_bytes(args.rows);
     uint32_t first_tile = blockIdx.x - part.first_tile;
     weight_tile tile = tile_of(part.weights, args.row_bytes, part.outputs, first_tile);
+    if (threadIdx.x == 0)
+        kept = tile;
     let_next_start();
     for (uint32_t chunk = 0; chunk < 2; chunk++) {
         if (chunk < args.cut.chunks)
@@ -149,30 +154,27 @@ __global__ void __maxnreg__(FEW_REGISTERS)
         fetch_table(args.gain, args.inputs);
     wait_for_earlier();
     copy_facts(early, args, part, first_tile * TILE);
-    float sum[HALVES][4] = {};
-    row_facts facts[HALVES] = {};
     for (uint32_t chunk = 0; chunk < args.cut.chunks; chunk++) {
         uint8_t *stage = stages + chunk % 2 * args.cut.stage_bytes;
         bool ready = false;
         for (uint32_t slice = chunk * args.cut.chunk + warp; slice < chunk_end(args.cut, chunk);
              slice += args.cut.warps)
-#pragma unroll
-            for (uint32_t half = 0; half < HALVES; half++) {
-                if (half >= halves)
-                    break;
+#pragma unroll 1
+            for (uint32_t half = 0; half < halves; half++) {
                 uint4 b[STEPS];
                 float sliced[1][4] = {};
-                float scale = load_rows<FORMAT>(args, half, slice, rows, b, facts[half]);
+                row_facts facts = load_rows<FORMAT>(args, half, slice, rows, b);
                 if (!ready) {
                     copy_async_wait<1>();
                     __syncthreads();
                     ready = true;
                 }
-                row_pair own = staged_rows<FORMAT>(stage, tile, args.cut, chunk, slice);
+                row_pair own = staged_rows<FORMAT>(stage, kept, args.cut, chunk, slice);
                 multiply_slice<FORMAT, 1>(sliced, {own.low}, {own.high}, books,
                                           kept_values<FORMAT>{b},
                                           steps_of<FORMAT>(args.inputs, slice));
-                add_slice(sum[half], sliced[0], scale);
+                leave_slice(sums + (warp * halves + half) * SUMS, sliced[0], facts.scale,
+                            facts.squares, slice != warp);
             }
         if (!ready) {
             copy_async_wait<1>();
@@ -180,18 +182,9 @@ __global__ void __maxnreg__(FEW_REGISTERS)
         }
         if (chunk + 2 < args.cut.chunks) {
             __syncthreads();
-            copy_weights<FORMAT>(stage, tile, args.cut, chunk + 2, threadIdx.x, blockDim.x);
+            copy_weights<FORMAT>(stage, kept, args.cut, chunk + 2, threadIdx.x, blockDim.x);
         }
         copy_async_commit();
-    }
-#pragma unroll
-    for (uint32_t half = 0; half < HALVES; half++) {
-        if (half >= halves)
-            break;
-        float *left = sums + (warp * halves + half) * SUMS;
-        leave_sums(left, sum[half]);
-        if (threadIdx.x % 32 < COLUMNS)
-            left[COLUMNS * TILE + threadIdx.x % 32] = facts[half].squares;
     }
     copy_async_wait<0>();
     __syncthreads();

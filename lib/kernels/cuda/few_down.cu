@@ -126,9 +126,9 @@ __device__ __forceinline__ void stage_pass(const strata__few_down_args &args, co
                                            uint32_t count, row_facts &facts)
 {
 #pragma unroll 1
-    for (uint32_t n = 0; n < count; n++)
-        stage_row(rows + n * ROW_BYTES, n, h + (uint64_t)n * args.inputs, nullptr, slice, steps,
-                  facts);
+    for (uint32_t n = 0; n < count; n += STAGED_ROWS)
+        stage_rows(rows + n * ROW_BYTES, n, n + 1 < count, h, args.inputs, nullptr, slice, steps,
+                   facts);
 }
 
 /* Hidden values of row `first` of an item's expert, and how many rows follow in its pass. */
