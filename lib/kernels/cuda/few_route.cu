@@ -239,25 +239,47 @@ struct few_choose_args {
     strata__group_args group;
 };
 
+/* Of the pairs in shared memory: of each the expert, and no expert up to a multiple of four. */
+struct pair_ids {
+    uint4 of[STRATA__FEW_MAX_PAIRS / 4];
+
+    __device__ __forceinline__ uint32_t *words()
+    {
+        return reinterpret_cast<uint32_t *>(of);
+    }
+
+    /* Pairs before pair `own` in the order of experts, then of pairs; `own` has expert `e`. */
+    __device__ __forceinline__ uint32_t count_before(uint32_t pairs, uint32_t e, uint32_t own) const
+    {
+        uint32_t count = 0;
+#pragma unroll 4
+        for (uint32_t j = 0; j < pairs; j += 4) {
+            uint4 four = of[j / 4];
+            count += four.x < e + (j < own);
+            count += four.y < e + (j + 1 < own);
+            count += four.z < e + (j + 2 < own);
+            count += four.w < e + (j + 3 < own);
+        }
+        return count;
+    }
+};
+static_assert(STRATA__FEW_MAX_PAIRS % 4 == 0, "pairs by fours");
+
 /*
- * Sorts the pairs of at most ROWS rows, whose experts are in shared memory; all threads of the
- * block. There are so few that each place is counted on its own.
+ * Sorts the pairs of at most ROWS rows; all threads of the block. There are so few that each place
+ * is counted on its own.
  */
-__device__ __forceinline__ void group_rows(const strata__group_args &args, const uint32_t *ids)
+__device__ __forceinline__ void group_rows(const strata__group_args &args, pair_ids &ids)
 {
     uint32_t pairs = args.rows * args.top_k;
     for (uint32_t i = threadIdx.x; i < pairs; i += CHOOSE_THREADS) {
-        uint32_t own = ids[i], at = 0;
-        for (uint32_t j = 0; j < pairs; j++)
-            at += ids[j] < own || (ids[j] == own && j < i);
+        uint32_t at = ids.count_before(pairs, ids.words()[i], i);
         args.sorted_row[at] = i / args.top_k;
         args.sorted_index[i] = at;
     }
     /* From the other end, where threads have no pair. */
     for (uint32_t e = CHOOSE_THREADS - 1 - threadIdx.x; e <= args.experts; e += CHOOSE_THREADS) {
-        uint32_t at = 0;
-        for (uint32_t j = 0; j < pairs; j++)
-            at += ids[j] < e;
+        uint32_t at = ids.count_before(pairs, e, 0);
         args.offsets[e] = at;
         if (args.host_offsets)
             args.host_offsets[e] = at;
@@ -278,12 +300,14 @@ __global__ void __launch_bounds__(CHOOSE_THREADS)
     few_choose(const __grid_constant__ few_choose_args args)
 {
     extern __shared__ float scores[]; /* of rows with groups */
-    __shared__ uint32_t ids[STRATA__FEW_MAX_PAIRS];
-    uint32_t row = threadIdx.x / 32;
+    __shared__ pair_ids ids;
+    uint32_t row = threadIdx.x / 32, pairs = args.select.rows * args.select.top_k;
     let_next_start();
+    if (threadIdx.x < 3 && pairs + threadIdx.x < STRATA__FEW_MAX_PAIRS)
+        ids.words()[pairs + threadIdx.x] = 0xffffffffu;
     wait_for_earlier();
     if (row < args.select.rows)
-        select_row<COUNT>(args.select, row, scores + row * COUNT * 32, ids);
+        select_row<COUNT>(args.select, row, scores + row * COUNT * 32, ids.words());
     __syncthreads();
     group_rows(args.group, ids);
 }

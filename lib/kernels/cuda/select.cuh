@@ -17,12 +17,17 @@ static __device__ __forceinline__ uint32_t ordered(float value)
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
+static __device__ __forceinline__ float value_of(uint32_t key)
+{
+    return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+}
+
 /* Largest value of the warp and its id, the lowest of equal ones, in every lane. */
 static __device__ __forceinline__ void warp_best(float &value, uint32_t &id)
 {
     uint32_t own = ordered(value), best = __reduce_max_sync(0xffffffffu, own);
     id = __reduce_min_sync(0xffffffffu, own == best ? id : 0xffffffffu);
-    value = __uint_as_float(best & 0x80000000u ? best & 0x7fffffffu : ~best);
+    value = value_of(best);
 }
 
 /* Takes the largest key out; answers its expert, the lowest of equal ones, to every lane. */
@@ -96,7 +101,7 @@ static __device__ __forceinline__ void gate(const strata__select_args &args, flo
 #pragma unroll
         for (int i = 0; i < COUNT; i++)
             largest = fmaxf(largest, lane + 32 * i < args.experts ? values[i] : NOTHING);
-        largest = warp_max(largest);
+        largest = value_of(__reduce_max_sync(0xffffffffu, ordered(largest)));
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
             values[i] = lane + 32 * i < args.experts ? expf(values[i] - largest) : 0.0f;
@@ -109,9 +114,22 @@ static __device__ __forceinline__ void gate(const strata__select_args &args, flo
     }
 }
 
+/* The value of expert `id`, of which every lane may ask for another. */
+template <int COUNT>
+static __device__ __forceinline__ float value_at(const float (&values)[COUNT], uint32_t id)
+{
+    float value = 0.0f;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        float other = __shfl_sync(0xffffffffu, values[i], id % 32);
+        value = id / 32 == (uint32_t)i ? other : value;
+    }
+    return value;
+}
+
 /*
- * Lane j < top_k has the j-th choice: finishes its weight and writes it in its place by id, which
- * `kept` learns too where it is not null.
+ * Lane j < top_k has the j-th choice, other lanes none: finishes its weight and writes it in its
+ * place by id, which `kept` learns too where it is not null.
  */
 static __device__ __forceinline__ void write_choice(const strata__select_args &args, uint32_t row,
                                                     uint32_t id, float weight, uint32_t *kept)
@@ -127,8 +145,10 @@ static __device__ __forceinline__ void write_choice(const strata__select_args &a
         float sum = warp_sum(mine ? weight : 0.0f);
         weight /= fmaxf(sum, 6.103515625e-5f);
     }
-    for (uint32_t j = 0; j < args.top_k; j++)
-        place += __shfl_sync(0xffffffffu, id, j) < id;
+    for (uint32_t first = 0; first < args.top_k; first += 8)
+#pragma unroll
+        for (uint32_t j = 0; j < 8; j++)
+            place += __shfl_sync(0xffffffffu, id, (first + j) % 32) < id;
     if (!mine)
         return;
     uint64_t at = (uint64_t)row * args.top_k + place;
@@ -165,21 +185,14 @@ static __device__ __forceinline__ void select_row(const strata__select_args &arg
     if (args.groups > 1)
         limit_groups(args, scores, shared);
     uint32_t keys[COUNT], id = 0xffffffffu;
-    float weight = 0.0f;
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
         keys[i] = ordered(scores[i]);
     for (uint32_t j = 0; j < args.top_k; j++) {
         uint32_t best = take_best(keys);
-        float chosen = 0.0f;
-#pragma unroll
-        for (int i = 0; i < COUNT; i++)
-            chosen = lane + 32 * i == best ? values[i] : chosen;
-        chosen = __shfl_sync(0xffffffffu, chosen, best % 32);
         id = lane == j ? best : id;
-        weight = lane == j ? chosen : weight;
     }
-    write_choice(args, row, id, weight, kept);
+    write_choice(args, row, id, value_at(values, id), kept);
 }
 
 #endif
