@@ -14,8 +14,8 @@
 #include "base/error.h"
 
 /*
- * A thread looks at the state for so long before it sleeps: a step of decoding has loops of a few
- * microseconds each with as much between them, and to wake a thread takes longer than that.
+ * A thread that has a core looks at the state for so long before it sleeps: a step of decoding has
+ * loops of a few microseconds each with as much between them, and to wake a thread takes longer.
  */
 enum { SPIN_NS = 20000, LOOKS_PER_CLOCK = 16 };
 
@@ -33,6 +33,7 @@ struct strata__pool {
     void *user_data;
     bool stop;
     uint32_t threads; /* with the caller's */
+    uint32_t cores;
     uint32_t started;
     pthread_t ids[];
 };
@@ -67,9 +68,11 @@ typedef struct spin {
     uint32_t looks;
 } spin;
 
-/* Whether to look once more. */
-static bool spin_on(spin *s)
+/* Whether to look once more. Where threads share cores, who waits would keep others from work. */
+static bool spin_on(const strata__pool *pool, spin *s)
 {
+    if (pool->threads > pool->cores)
+        return false;
     relax();
     if (s->looks++ % LOOKS_PER_CLOCK)
         return true;
@@ -98,7 +101,7 @@ static uint32_t wait_for_loop(strata__pool *pool, uint32_t seen)
         loop = atomic_load_explicit(&pool->loop, memory_order_acquire);
         if (loop != seen)
             return loop;
-    } while (spin_on(&s));
+    } while (spin_on(pool, &s));
     pthread_mutex_lock(&pool->lock);
     while ((loop = atomic_load_explicit(&pool->loop, memory_order_acquire)) == seen)
         pthread_cond_wait(&pool->wake, &pool->lock);
@@ -139,7 +142,7 @@ static void wait_for_workers(strata__pool *pool)
     do {
         if (atomic_load_explicit(&pool->busy, memory_order_acquire) == 0)
             return;
-    } while (spin_on(&s));
+    } while (spin_on(pool, &s));
     pthread_mutex_lock(&pool->lock);
     while (atomic_load_explicit(&pool->busy, memory_order_acquire) != 0)
         pthread_cond_wait(&pool->done, &pool->lock);
@@ -204,6 +207,7 @@ strata_status strata__pool_create(const strata__allocator *allocator, uint32_t t
         return strata__fail_memory(pool_bytes(threads), "the thread pool");
     pool->allocator = allocator;
     pool->threads = threads;
+    pool->cores = strata__pool_cores();
     pthread_mutex_init(&pool->run_lock, NULL);
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
