@@ -9,10 +9,7 @@
 
 #include <cuda_fp16.h>
 
-static __device__ __forceinline__ uint32_t shared_address(const void *pointer)
-{
-    return (uint32_t)__cvta_generic_to_shared(pointer);
-}
+#include "kernels/cuda/shared.cuh"
 
 /* 16 bytes; with `valid` false the target is filled with zeros and nothing is read. */
 static __device__ __forceinline__ void copy_async_16(uint32_t target, const void *source,

@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/codebooks.cuh"
 #include "kernels/cuda/decode.cuh"
+#include "kernels/cuda/shared.cuh"
 
 /* Formats of this kind, once each. */
 #define STRATA__FOR_EACH_UNIT_FORMAT(X)                                                            \

@@ -6,6 +6,7 @@
 #define STRATA_KERNELS_CUDA_INT8_WORK_CUH
 
 #include "kernels/cuda/int8.cuh"
+#include "kernels/cuda/shared.cuh"
 
 namespace
 {
@@ -74,11 +75,6 @@ __device__ __forceinline__ void find_work(const work_list &list, uint32_t expert
     tile->first_row = first;
     tile->rows = none ? 0 : min(list.first[expert + 1] - first, ROWS);
     tile->column = index % columns;
-}
-
-__device__ __forceinline__ uint32_t shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
 }
 
 __device__ __forceinline__ void copy_16(uint8_t *to, const void *from, bool valid)

@@ -4,6 +4,7 @@
  * warps of 64 x 32, three stages of 64 values filled by cp.async. Rows are gathered by the copies.
  */
 #include "kernels/cuda/product.cuh"
+#include "kernels/cuda/shared.cuh"
 
 namespace
 {
@@ -13,11 +14,6 @@ constexpr uint32_t COPIES = STRATA__BLOCK_BYTES / 16 / THREADS; /* of each opera
 
 static_assert(STAGES * STAGE_BYTES + sizeof(tile_table<STRATA__TILE_ROWS>) <= STRATA__SHARED_LIMIT,
               "the portable product must fit every supported device");
-
-__device__ __forceinline__ uint32_t shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
 
 __device__ __forceinline__ void copy_16(uint32_t to, const void *from, bool valid)
 {

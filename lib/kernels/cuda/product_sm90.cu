@@ -18,6 +18,7 @@
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/product.cuh"
+#include "kernels/cuda/shared.cuh"
 
 namespace
 {
@@ -53,11 +54,6 @@ struct block_view {
         return next_tile(table, args, columns, gridDim.x, index, tile);
     }
 };
-
-__device__ __forceinline__ uint32_t shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
 
 __device__ __forceinline__ void copy_16(uint32_t to, const void *from, bool valid)
 {
