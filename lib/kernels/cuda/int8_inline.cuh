@@ -39,6 +39,7 @@ template <int FORMAT> struct inline_shape {
     static constexpr uint32_t GRANULE = VALUES == 256 ? 16 : 8;
     static constexpr uint32_t MOST_MISPLACED =
         GRANULE - greatest_divisor(block_shape<FORMAT>::BYTES, GRANULE);
+    static constexpr bool PLACED = block_shape<FORMAT>::BYTES % GRANULE == 0;
     static constexpr uint32_t GRANULES = (PIECE + MOST_MISPLACED + GRANULE - 1) / GRANULE;
     static constexpr uint32_t PITCH = GRANULE * (GRANULES | 1); /* rows begin in other banks */
     static constexpr int MTILES = FORMAT == STRATA__Q6_K ? 1 : 2;
@@ -78,116 +79,81 @@ __device__ __forceinline__ void copy_4(uint8_t *to, const void *from)
                  : "memory");
 }
 
-/* A thread's part of the copies of activations. */
-struct row_copies {
-    const uint8_t *codes, *terms;
-    uint32_t row_bytes, scales_bytes;
-    uint32_t place;       /* of codes */
-    uint32_t terms_place; /* of a scale and of a sum */
-    bool first, second, terms_wanted;
+/* Where the operands of a tile begin: in shared memory, since registers are scarce. */
+struct inline_tile {
+    work_tile work;
+    const uint8_t *rows;
+    const uint8_t *weights[2]; /* of gate and up, or of rows 0 ... and rows 8 ... */
+    uint32_t outputs;          /* from the first on */
+    uint32_t aligned;          /* weights lie in whole granules */
 };
 
-__device__ __forceinline__ row_copies plan_rows(const strata__int8_product_args &args,
-                                                const work_tile &tile)
+/* By one thread. */
+template <int FORMAT>
+__device__ __forceinline__ void place_tile(const strata__int8_inline_args &args,
+                                           const work_tile &work, inline_tile *tile)
 {
-    uint32_t codes = codes_bytes(args.inputs), scales = scales_bytes(args.inputs);
-    uint32_t r = threadIdx.x / 8, chunk = threadIdx.x % 8, t = threadIdx.x % TILE_ROWS;
-    row_copies copies;
-    copies.row_bytes = codes + 2 * scales;
-    copies.scales_bytes = scales;
-    const uint8_t *rows = args.rows + (uint64_t)tile.first_row * copies.row_bytes;
-    copies.codes = rows + (uint64_t)r * copies.row_bytes + chunk * 16;
-    copies.place = r * PANEL + ((chunk ^ ((r & 3) * 2 + (r >> 2 & 1))) << 4);
-    copies.first = r < tile.rows;
-    copies.second = r + THREADS / 8 < tile.rows;
-    copies.terms = rows + (uint64_t)t * copies.row_bytes + codes + threadIdx.x / TILE_ROWS * 4;
-    copies.terms_place = threadIdx.x * 4;
-    copies.terms_wanted = t < tile.rows;
-    return copies;
+    using shape = inline_shape<FORMAT>;
+    const strata__int8_product_args &product = args.product;
+    uint32_t expert = product.range.first_expert + work.expert;
+    uint32_t first = work.column * (shape::ROWS / args.matrices);
+    uint64_t weight_bytes = product.inputs / shape::VALUES * block_shape<FORMAT>::BYTES;
+    uint64_t row_bytes = codes_bytes(product.inputs) + 2 * scales_bytes(product.inputs);
+    tile->work = work;
+    if (work.rows == 0)
+        return;
+    const uint8_t *gate = static_cast<const uint8_t *>(args.matrix[0].blobs[expert]);
+    const uint8_t *up = gate + 8 * weight_bytes;
+    if (args.matrices == 2)
+        up = static_cast<const uint8_t *>(args.matrix[1].blobs[expert]);
+    tile->rows = product.rows + work.first_row * row_bytes;
+    tile->weights[0] = gate + first * weight_bytes;
+    tile->weights[1] = up + first * weight_bytes;
+    tile->outputs = product.outputs - first;
+    tile->aligned =
+        (reinterpret_cast<uintptr_t>(gate) | reinterpret_cast<uintptr_t>(up)) % shape::GRANULE == 0;
 }
 
-/* The next panel; `left`: values of the rows from it on. */
+/* A panel of activations. */
 template <int FORMAT>
-__device__ __forceinline__ void load_rows(row_copies &copies, uint32_t left, uint32_t buffer,
+__device__ __forceinline__ void load_rows(const inline_tile &tile, uint32_t inputs, uint32_t panel,
                                           uint8_t *memory)
 {
     using shape = inline_shape<FORMAT>;
-    uint8_t *codes = memory + buffer * shape::CODE_BYTES + copies.place;
-    uint8_t *terms = memory + shape::SCALES + buffer * shape::TERM_BYTES + copies.terms_place;
-    bool inside = threadIdx.x % 8 * 16 < left;
-    if (inside && copies.first)
-        copy_16(codes, copies.codes, true);
-    if (inside && copies.second)
-        copy_16(codes + shape::CODE_BYTES / 2,
-                copies.codes + (uint64_t)copies.row_bytes * (THREADS / 8), true);
-    if (copies.terms_wanted && threadIdx.x / TILE_ROWS * 32 < left) {
-        copy_4(terms, copies.terms);
+    uint32_t first = panel * PANEL, left = inputs - first, buffer = panel % 2;
+    uint32_t codes = codes_bytes(inputs), scales = scales_bytes(inputs);
+    uint32_t row_bytes = codes + 2 * scales, rows = tile.work.rows;
+    uint32_t r = threadIdx.x / 8, chunk = threadIdx.x % 8 * 16;
+    uint32_t t = threadIdx.x % TILE_ROWS, part = threadIdx.x / TILE_ROWS;
+    uint8_t *to = memory + buffer * shape::CODE_BYTES + r * PANEL +
+                  (chunk ^ ((r & 3) * 2 + (r >> 2 & 1)) << 4);
+    const uint8_t *from = tile.rows + (r * row_bytes + first + chunk);
+    if (chunk < left && r < rows)
+        copy_16(to, from, true);
+    if (chunk < left && r + THREADS / 8 < rows)
+        copy_16(to + shape::CODE_BYTES / 2, from + THREADS / 8 * row_bytes, true);
+    if (part * 32 < left && t < rows) {
+        const uint8_t *terms = tile.rows + (t * row_bytes + codes + first / 8 + part * 4);
+        to = memory + shape::SCALES + buffer * shape::TERM_BYTES + threadIdx.x * 4;
+        copy_4(to, terms);
         if (int8_sum_of<FORMAT>::OFFSETS)
-            copy_4(terms + shape::SUMS - shape::SCALES, copies.terms + copies.scales_bytes);
+            copy_4(to + shape::SUMS - shape::SCALES, terms + scales);
     }
-    copies.codes += PANEL;
-    copies.terms += PANEL / 32 * 4;
 }
 
 /* The sums that a thread has copied, as floats; those of second halves stand behind the first. */
-template <int FORMAT>
-__device__ __forceinline__ void convert_sums(const row_copies &copies, uint32_t buffer,
-                                             uint8_t *memory)
+template <int FORMAT> __device__ __forceinline__ void convert_sums(uint32_t buffer, uint8_t *memory)
 {
     using shape = inline_shape<FORMAT>;
     using sum = int8_sum_of<FORMAT>;
     if constexpr (sum::OFFSETS) {
-        float *own = reinterpret_cast<float *>(memory + shape::SUMS + buffer * shape::TERM_BYTES +
-                                               copies.terms_place);
+        float *own = reinterpret_cast<float *>(memory + shape::SUMS + buffer * shape::TERM_BYTES) +
+                     threadIdx.x;
         int halves = __float_as_int(*own);
         own[0] = (float)(sum::PARTS == 2 ? (short)halves : __dp2a_lo(halves, 0x0101, 0));
         if (sum::PARTS == 2)
             own[2 * shape::TERM_BYTES / 4] = (float)(halves >> 16);
     }
-}
-
-/*
- * A lane's part of the copies of its warp's weights: of eight rows, four lanes a row. Rows eight
- * apart are misplaced alike, since a row has an even number of bytes or granules are of eight.
- */
-struct weight_copies {
-    const uint8_t *from[2]; /* rows 0 ..., and 8 ...: of gate and up where these are paired */
-    uint64_t step;          /* to the next pair of eight rows */
-    uint32_t at;            /* bytes of the row before the stage, and misplaced by */
-    uint32_t place;
-    uint32_t valid; /* bit i: there is a row 8 i */
-    bool aligned;
-};
-
-template <int FORMAT>
-__device__ __forceinline__ weight_copies plan_weights(const strata__int8_inline_args &args,
-                                                      const work_tile &tile)
-{
-    using shape = inline_shape<FORMAT>;
-    uint32_t expert = args.product.range.first_expert + tile.expert;
-    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, pairs = args.matrices;
-    uint32_t row_bytes = args.product.inputs / shape::VALUES * block_shape<FORMAT>::BYTES;
-    uint32_t first = (tile.column * shape::ROWS + warp * shape::WARP_ROWS) / pairs + r;
-    weight_copies copies;
-    const uint8_t *gate = static_cast<const uint8_t *>(args.matrix[0].blobs[expert]);
-    const uint8_t *up = gate;
-    if (pairs == 2)
-        up = static_cast<const uint8_t *>(args.matrix[1].blobs[expert]);
-    uint64_t offset = (uint64_t)first * row_bytes;
-    copies.from[0] = gate + offset;
-    copies.from[1] = up + offset + (pairs == 2 ? 0 : 8 * (uint64_t)row_bytes);
-    copies.step = (uint64_t)row_bytes * (16 / pairs);
-    copies.at = 0;
-    copies.place = (warp * shape::WARP_ROWS + r) * shape::PITCH;
-    copies.valid = 0;
-#pragma unroll
-    for (uint32_t p = 0; p < 2 * shape::MTILES; p++) {
-        uint32_t row = first + (pairs == 2 ? p / 2 * 8 : p * 8);
-        copies.valid |= (row < args.product.outputs ? 1u : 0) << p;
-    }
-    uintptr_t both = reinterpret_cast<uintptr_t>(gate) | reinterpret_cast<uintptr_t>(up);
-    copies.aligned = both % shape::GRANULE == 0;
-    return copies;
 }
 
 /* Bytes by which row `r` of eight is misplaced in a stage that begins at byte `at` of its rows. */
@@ -196,48 +162,65 @@ __device__ __forceinline__ uint32_t misplaced_by(uint32_t inputs, uint32_t r, ui
 {
     using shape = inline_shape<FORMAT>;
     uint32_t row_bytes = inputs / shape::VALUES * block_shape<FORMAT>::BYTES;
+    if (shape::PLACED)
+        return 0;
     return (r * row_bytes + at) % shape::GRANULE;
 }
 
-/* For matrices that begin at odd addresses: the same bytes, one by one. */
+/* A row's part of a stage, by four lanes; `bytes` of it are wanted, from `before` on. */
 template <int FORMAT>
-__device__ __forceinline__ void copy_bytes(uint8_t *to, const uint8_t *from, uint32_t first,
-                                           uint32_t end)
-{
-#pragma unroll 1
-    for (uint32_t i = first; i < end; i++)
-        to[i] = from[i];
-}
-
-/* The next stage; `left`: values of the rows from it on. */
-template <int FORMAT>
-__device__ __forceinline__ void load_weights(uint32_t inputs, weight_copies &copies, uint32_t left,
-                                             uint8_t *weights)
+__device__ __forceinline__ void copy_row(uint8_t *to, const uint8_t *from, uint32_t before,
+                                         uint32_t bytes, bool aligned)
 {
     using shape = inline_shape<FORMAT>;
     constexpr uint32_t G = shape::GRANULE;
-    uint32_t lane = threadIdx.x % 32, q = lane % 4;
-    uint32_t before = misplaced_by<FORMAT>(inputs, lane / 4, copies.at);
-    uint32_t bytes = before + min(shape::PIECE, left / shape::VALUES * block_shape<FORMAT>::BYTES);
-    uint8_t *to = weights + copies.place;
+    uint32_t own = threadIdx.x % 4 * G;
 #pragma unroll
-    for (uint32_t p = 0; p < 2 * shape::MTILES; p++) {
-        const uint8_t *from = copies.from[p % 2] + p / 2 * copies.step + copies.at - before;
-        if (!(copies.valid >> p & 1))
-            continue;
-        if (!copies.aligned) {
-            if (q == 0)
-                copy_bytes<FORMAT>(to + p * 8 * shape::PITCH, from, before, bytes);
-            continue;
-        }
-#pragma unroll
-        for (uint32_t i = 0; i < (shape::GRANULES + 3) / 4; i++) {
-            uint32_t at = (4 * i + q) * G;
-            if (at < bytes)
-                copy_some<G>(to + p * 8 * shape::PITCH + at, from + at, min(G, bytes - at));
-        }
+    for (uint32_t at = 0; aligned && at < shape::GRANULES * G; at += 4 * G) {
+        /* Stages of 256 values are whole. */
+        if (shape::VALUES == 256 && at + 4 * G <= shape::PIECE)
+            copy_some<G>(to + own + at, from + own + at, G);
+        else if (own + at < bytes)
+            copy_some<G>(to + own + at, from + own + at,
+                         shape::PLACED ? G : min(G, bytes - at - own));
     }
-    copies.at += shape::PIECE;
+    /* Of matrices that begin at odd addresses the same bytes, one by one. */
+#pragma unroll 1
+    for (uint32_t i = before; !aligned && own == 0 && i < bytes; i++)
+        to[i] = from[i];
+}
+
+/*
+ * A stage of weights, each warp its own: of eight rows at once, four lanes a row. Rows eight apart
+ * are misplaced alike, since a row has an even number of bytes or granules are of eight.
+ */
+template <int FORMAT>
+__device__ __forceinline__ void load_weights(const inline_tile &tile, uint32_t inputs,
+                                             uint32_t pairs, uint32_t stage, uint8_t *memory)
+{
+    using shape = inline_shape<FORMAT>;
+    constexpr uint32_t BYTES = block_shape<FORMAT>::BYTES;
+    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, at = stage * shape::PIECE;
+    uint32_t row_bytes = inputs / shape::VALUES * BYTES;
+    uint32_t before = misplaced_by<FORMAT>(inputs, r, at), bytes = before + shape::PIECE;
+    if (shape::VALUES < 256)
+        bytes = before + min(shape::PIECE, row_bytes - at);
+    uint32_t first = warp * shape::WARP_ROWS / pairs + r, step = 16 / pairs;
+    uint8_t *to = memory + shape::WEIGHTS + stage % 2 * shape::WEIGHT_BYTES +
+                  (warp * shape::WARP_ROWS + r) * shape::PITCH;
+    auto copy_rows = [&](bool aligned) {
+#pragma unroll
+        for (uint32_t p = 0; p < 2 * shape::MTILES; p++) {
+            uint32_t row = first + p / 2 * step;
+            const uint8_t *from = tile.weights[p % 2] + ((uint64_t)row * row_bytes + at - before);
+            if (row + (pairs == 2 ? 0 : p % 2 * 8) < tile.outputs)
+                copy_row<FORMAT>(to + p * 8 * shape::PITCH, from, before, bytes, aligned);
+        }
+    };
+    if (tile.aligned)
+        copy_rows(true);
+    else
+        copy_rows(false);
 }
 
 /* A lane's weights of 32 values, and what comes with them, of rows r and r + 8 of each tile. */
@@ -486,40 +469,33 @@ __device__ __forceinline__ void quantise_half(const strata__int8_product_args &a
 /* The sums of a tile; weights are copied a stage ahead, activations a panel. */
 template <int FORMAT>
 __device__ __forceinline__ void
-multiply_tile(const strata__int8_inline_args &args, const work_tile &tile, uint8_t *memory,
+multiply_tile(const strata__int8_inline_args &args, const inline_tile &tile, uint8_t *memory,
               const int8_books<FORMAT> &books,
               float (&sums)[inline_shape<FORMAT>::MTILES][PIECES][4])
 {
     using shape = inline_shape<FORMAT>;
     constexpr uint32_t HALVES = shape::STAGE / PANEL;
     uint32_t inputs = args.product.inputs, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    row_copies rows = plan_rows(args.product, tile);
-    weight_copies weights = plan_weights<FORMAT>(args, tile);
     uint32_t first = warp * shape::WARP_ROWS, own = lane % shape::WARP_ROWS;
-    bool wanted = __ballot_sync(0xffffffffu, weights.valid != 0) != 0, many = tile.rows > 8 * GROUP;
-    load_rows<FORMAT>(rows, inputs, 0, memory);
-    load_weights<FORMAT>(inputs, weights, inputs, memory + shape::WEIGHTS);
+    load_rows<FORMAT>(tile, inputs, 0, memory);
+    load_weights<FORMAT>(tile, inputs, args.matrices, 0, memory);
     commit();
     for (uint32_t panel = 0; panel * PANEL < inputs; panel++) {
         uint32_t left = inputs - panel * PANEL, stage = panel / HALVES, half = panel % HALVES;
-        uint32_t ahead = half * PANEL + left; /* values from the stage's first on */
         if (HALVES == 2 && half)
             wait_copies<1>();
         else
             wait_copies<0>();
-        convert_sums<FORMAT>(rows, panel % 2, memory);
+        convert_sums<FORMAT>(panel % 2, memory);
         __syncthreads();
         if (left > PANEL)
-            load_rows<FORMAT>(rows, left - PANEL, (panel + 1) % 2, memory);
+            load_rows<FORMAT>(tile, inputs, panel + 1, memory);
         if (HALVES == 2)
             commit();
-        if (half == 0 && ahead > shape::STAGE)
-            load_weights<FORMAT>(inputs, weights, ahead - shape::STAGE,
-                                 memory + shape::WEIGHTS + (stage + 1) % 2 * shape::WEIGHT_BYTES);
+        if (half == 0 && left > shape::STAGE)
+            load_weights<FORMAT>(tile, inputs, args.matrices, stage + 1, memory);
         if (HALVES == 1 || half == 0)
             commit();
-        if (!wanted)
-            continue;
         const uint8_t *raw = memory + shape::WEIGHTS + stage % 2 * shape::WEIGHT_BYTES;
         uint32_t at = stage * shape::PIECE;
         multiply_panel<FORMAT>(
@@ -527,7 +503,7 @@ multiply_tile(const strata__int8_inline_args &args, const work_tile &tile, uint8
             memory + shape::SCALES + panel % 2 * shape::TERM_BYTES,
             raw + (first + lane / 4) * shape::PITCH + misplaced_by<FORMAT>(inputs, lane / 4, at),
             raw + (first + own) * shape::PITCH + misplaced_by<FORMAT>(inputs, own % 8, at),
-            half * (PANEL / 32), left, many, books);
+            half * (PANEL / 32), left, tile.work.rows > 8 * GROUP, books);
     }
 }
 
@@ -539,7 +515,8 @@ __global__ void __launch_bounds__(THREADS, 2)
     extern __shared__ __align__(1024) uint8_t memory[];
     __shared__ int8_books<FORMAT> books;
     __shared__ work_list list;
-    __shared__ work_tile tile, next; /* here, not in registers, which are scarce */
+    __shared__ work_tile next;
+    __shared__ inline_tile tile;
     books.load();
     build_list<TILE_ROWS>(list, args.product.range);
     for (uint32_t index = blockIdx.x;; index += gridDim.x) {
@@ -548,24 +525,24 @@ __global__ void __launch_bounds__(THREADS, 2)
             find_work<TILE_ROWS>(list, args.product.range.experts, columns, index, &next);
         __syncthreads();
         if (threadIdx.x == 0)
-            tile = next;
+            place_tile<FORMAT>(args, next, &tile);
         __syncthreads();
-        if (tile.rows == 0)
+        if (tile.work.rows == 0)
             return;
         multiply_tile<FORMAT>(args, tile, memory, books, sums);
         if (args.matrices == 1) {
-            store_tile<FORMAT>(args.product, tile, sums);
+            store_tile<FORMAT>(args.product, tile.work, sums);
             continue;
         }
         float *gathered = reinterpret_cast<float *>(memory);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            if (half * GATHERED_ROWS >= tile.rows)
+            if (half * GATHERED_ROWS >= tile.work.rows)
                 break;
             __syncthreads();
             gather_half<FORMAT>(gathered, sums, half * (int)PIECES / 2);
             __syncthreads();
-            quantise_half<FORMAT>(args.product, tile, gathered, half * GATHERED_ROWS);
+            quantise_half<FORMAT>(args.product, tile.work, gathered, half * GATHERED_ROWS);
         }
     }
 }
