@@ -41,15 +41,18 @@ template <int FORMAT> struct inline_shape {
         GRANULE - greatest_divisor(block_shape<FORMAT>::BYTES, GRANULE);
     static constexpr bool PLACED = block_shape<FORMAT>::BYTES % GRANULE == 0;
     static constexpr uint32_t GRANULES = (PIECE + MOST_MISPLACED + GRANULE - 1) / GRANULE;
-    static constexpr uint32_t PITCH = GRANULE * (GRANULES | 1); /* rows begin in other banks */
     static constexpr int MTILES = FORMAT == STRATA__Q6_K ? 1 : 2;
+    /* Rows begin in other banks; where their heads are read whole, those eight apart as well. */
+    static constexpr uint32_t PITCH = GRANULE * (GRANULES | 1);
+    static constexpr uint32_t EIGHT_ROWS = 8 * PITCH + (VALUES == 256 && PLACED ? 2 * GRANULE : 0);
+    static constexpr uint32_t WARP_BYTES = (2 * MTILES - 1) * EIGHT_ROWS + 8 * PITCH;
     static constexpr uint32_t WARP_ROWS = MTILES * 16, ROWS = WARPS * WARP_ROWS;
     static constexpr uint32_t OUTPUTS = ROWS / 2; /* of a paired tile */
 
     /* Two buffers each: activations, their scales and sums [32 values][row], weights. */
     static constexpr uint32_t CODE_BYTES = TILE_ROWS * PANEL;
     static constexpr uint32_t TERM_BYTES = PANEL / 32 * TILE_ROWS * 4;
-    static constexpr uint32_t WEIGHT_BYTES = ROWS * PITCH;
+    static constexpr uint32_t WEIGHT_BYTES = WARPS * WARP_BYTES;
     static constexpr uint32_t SCALES = 2 * CODE_BYTES, SUMS = SCALES + 2 * TERM_BYTES;
     static constexpr uint32_t WEIGHTS =
         SUMS + (int8_sum_of<FORMAT>::OFFSETS ? 2 * TERM_BYTES * int8_sum_of<FORMAT>::PARTS : 0);
@@ -207,14 +210,14 @@ __device__ __forceinline__ void load_weights(const inline_tile &tile, uint32_t i
         bytes = before + min(shape::PIECE, row_bytes - at);
     uint32_t first = warp * shape::WARP_ROWS / pairs + r, step = 16 / pairs;
     uint8_t *to = memory + shape::WEIGHTS + stage % 2 * shape::WEIGHT_BYTES +
-                  (warp * shape::WARP_ROWS + r) * shape::PITCH;
+                  warp * shape::WARP_BYTES + r * shape::PITCH;
     auto copy_rows = [&](bool aligned) {
 #pragma unroll
         for (uint32_t p = 0; p < 2 * shape::MTILES; p++) {
             uint32_t row = first + p / 2 * step;
             const uint8_t *from = tile.weights[p % 2] + ((uint64_t)row * row_bytes + at - before);
             if (row + (pairs == 2 ? 0 : p % 2 * 8) < tile.outputs)
-                copy_row<FORMAT>(to + p * 8 * shape::PITCH, from, before, bytes, aligned);
+                copy_row<FORMAT>(to + p * shape::EIGHT_ROWS, from, before, bytes, aligned);
         }
     };
     if (tile.aligned)
@@ -231,15 +234,15 @@ template <int FORMAT> struct fragments {
     float w[MTILES][2][PARTS], shift[MTILES][2], o[MTILES][2][PARTS];
 };
 
-/* `row`: the lane's first, `own`: the row whose terms the lane finds for the others. */
+/* Step `step` of the stage; `terms`: those of the row that the lane holds for its neighbours. */
 template <int FORMAT>
-__device__ __forceinline__ void decode_step(fragments<FORMAT> &f, const uint8_t *row,
-                                            const uint8_t *own, uint32_t step,
-                                            const int8_books<FORMAT> &books, bool terms_wanted)
+__device__ __forceinline__ void decode_step(fragments<FORMAT> &f, const uint8_t *row, uint32_t step,
+                                            const int8_terms<int8_sum_of<FORMAT>::PARTS> &t,
+                                            const int8_books<FORMAT> &books)
 {
     using sum = int8_sum_of<FORMAT>;
-    constexpr uint32_t FAR = 8 * inline_shape<FORMAT>::PITCH;
-    uint32_t lane = threadIdx.x % 32, c = lane % 4;
+    constexpr uint32_t FAR = inline_shape<FORMAT>::EIGHT_ROWS;
+    uint32_t c = threadIdx.x % 4;
 #pragma unroll
     for (int p = 0; p < 2 * fragments<FORMAT>::MTILES; p++) {
         code8 v = int8_codes_of<FORMAT>(row, p * FAR, step, c, books);
@@ -250,16 +253,13 @@ __device__ __forceinline__ void decode_step(fragments<FORMAT> &f, const uint8_t 
         f.a[p / 2][p % 2] = v.low;
         f.a[p / 2][2 + p % 2] = v.high;
     }
-    if (!terms_wanted)
-        return;
-    int8_terms<sum::PARTS> t = int8_terms_of<FORMAT>(own, step);
 #pragma unroll
     for (int p = 0; p < 2 * fragments<FORMAT>::MTILES; p++) {
 #pragma unroll
         for (int d = 0; d < sum::PARTS; d++) {
-            f.w[p / 2][p % 2][d] = __shfl_sync(0xffffffffu, t.w[d], 8 * p + lane / 4);
+            f.w[p / 2][p % 2][d] = __shfl_sync(0xffffffffu, t.w[d], p, 4);
             if (sum::OFFSETS)
-                f.o[p / 2][p % 2][d] = __shfl_sync(0xffffffffu, t.o[d], 8 * p + lane / 4);
+                f.o[p / 2][p % 2][d] = __shfl_sync(0xffffffffu, t.o[d], p, 4);
         }
         f.shift[p / 2][p % 2] = __fmul_rn(f.w[p / 2][p % 2][0], -BIAS);
     }
@@ -309,13 +309,8 @@ add_dots(float (&sums)[4], const int (&dots)[int8_sum_of<FORMAT>::PARTS][4],
     }
 }
 
-/* Where a lane's activations of a panel lie. */
-struct lane_place {
-    uint32_t codes; /* of k = 0; for other k, xor k * 32 */
-    uint32_t terms;
-};
-
-template <int FORMAT> __device__ __forceinline__ lane_place place_of_lane()
+/* Where a lane's first activations of a panel lie; those of 32 k are at this, xor k * 32. */
+template <int FORMAT> __device__ __forceinline__ uint32_t place_of_codes(uint32_t buffer)
 {
     uint32_t lane = threadIdx.x % 32, n = lane / 4, c = lane % 4;
     uint32_t half = n >> 2, at = n * PANEL + (n & 3) * 32;
@@ -323,16 +318,17 @@ template <int FORMAT> __device__ __forceinline__ lane_place place_of_lane()
         at += half * 16 + (c % 2 * 2 + c / 2) * 4;
     else
         at += (c / 2 ^ half) * 16 + c % 2 * 8;
-    return {at, c * 8};
+    return buffer * inline_shape<FORMAT>::CODE_BYTES + at;
 }
 
 template <int FORMAT>
-__device__ __forceinline__ uint2 load_activations(const uint8_t *codes, uint32_t at)
+__device__ __forceinline__ uint2 load_activations(const uint8_t *memory, uint32_t at,
+                                                  const uint32_t far)
 {
     if (int8_sum_of<FORMAT>::D == 16)
-        return {*reinterpret_cast<const uint32_t *>(codes + at),
-                *reinterpret_cast<const uint32_t *>(codes + (at ^ 16))};
-    return *reinterpret_cast<const uint2 *>(codes + at);
+        return {*reinterpret_cast<const uint32_t *>(memory + at + far),
+                *reinterpret_cast<const uint32_t *>(memory + (at ^ 16) + far)};
+    return *reinterpret_cast<const uint2 *>(memory + at + far);
 }
 
 constexpr int GROUP = 4; /* pieces that are taken at once, or not */
@@ -341,8 +337,8 @@ constexpr int GROUP = 4; /* pieces that are taken at once, or not */
 template <int FORMAT, int STEPS>
 __device__ __forceinline__ void
 multiply_group(float (&sums)[inline_shape<FORMAT>::MTILES][PIECES][4],
-               const fragments<FORMAT> (&f)[STEPS], const uint8_t *codes, const uint8_t *scales,
-               const lane_place &at, uint32_t k, const int first)
+               const fragments<FORMAT> (&f)[STEPS], const uint8_t *memory, uint32_t codes_at,
+               uint32_t terms_at, const int first)
 {
     using sum = int8_sum_of<FORMAT>;
 #pragma unroll
@@ -351,8 +347,8 @@ multiply_group(float (&sums)[inline_shape<FORMAT>::MTILES][PIECES][4],
         row_terms<sum::PARTS> row;
 #pragma unroll
         for (int s = 0; s < STEPS; s++)
-            b[s] = load_activations<FORMAT>(codes + j * 8 * PANEL, at.codes ^ (k + s) * 32);
-        load_terms<FORMAT>(row, scales + k * TILE_ROWS * 4 + j * 32 + at.terms);
+            b[s] = load_activations<FORMAT>(memory, codes_at ^ s * 32, j * 8 * PANEL);
+        load_terms<FORMAT>(row, memory + terms_at + j * 32);
 #pragma unroll
         for (int i = 0; i < inline_shape<FORMAT>::MTILES; i++) {
             int dots[sum::PARTS][4];
@@ -369,24 +365,34 @@ multiply_group(float (&sums)[inline_shape<FORMAT>::MTILES][PIECES][4],
     }
 }
 
-/* A panel of activations with `step` ... of the stage of weights. */
+/*
+ * A panel. `row`: the first of the lane's, `own`: the one whose terms it holds, `left`: values from
+ * the panel's first on.
+ */
 template <int FORMAT>
 __device__ __forceinline__ void
-multiply_panel(float (&sums)[inline_shape<FORMAT>::MTILES][PIECES][4], const uint8_t *codes,
-               const uint8_t *scales, const uint8_t *row, const uint8_t *own, uint32_t step,
-               uint32_t values, bool many, const int8_books<FORMAT> &books)
+multiply_panel(float (&sums)[inline_shape<FORMAT>::MTILES][PIECES][4], const uint8_t *memory,
+               const uint8_t *row, const uint8_t *own, uint32_t panel, uint32_t left, bool many,
+               const int8_books<FORMAT> &books)
 {
+    using shape = inline_shape<FORMAT>;
     constexpr int STEPS = int8_sum_of<FORMAT>::D == 64 ? 2 : 1;
-    const lane_place at = place_of_lane<FORMAT>();
+    uint32_t codes_at = place_of_codes<FORMAT>(panel % 2), step = panel * 4 % (shape::STAGE / 32);
+    uint32_t terms_at = shape::SCALES + panel % 2 * shape::TERM_BYTES + threadIdx.x % 4 * 8;
+    const int8_scales<FORMAT> scales(own, step);
 #pragma unroll 1
-    for (uint32_t k = 0; k < PANEL / 32 && k * 32 < values; k += STEPS) {
+    for (uint32_t k = 0; k < PANEL / 32; k += STEPS) {
         fragments<FORMAT> f[STEPS];
+        if (shape::VALUES < 256 && k * 32 >= left)
+            break;
+        int8_terms<int8_sum_of<FORMAT>::PARTS> terms = scales.of(k);
 #pragma unroll
         for (int s = 0; s < STEPS; s++)
-            decode_step<FORMAT>(f[s], row, own, step + k + s, books, s == 0);
-        multiply_group<FORMAT, STEPS>(sums, f, codes, scales, at, k, 0);
+            decode_step<FORMAT>(f[s], row, step + k + s, terms, books);
+        multiply_group<FORMAT, STEPS>(sums, f, memory, codes_at ^ k * 32, terms_at, 0);
         if (many)
-            multiply_group<FORMAT, STEPS>(sums, f, codes, scales, at, k, GROUP);
+            multiply_group<FORMAT, STEPS>(sums, f, memory, codes_at ^ k * 32, terms_at, GROUP);
+        terms_at += STEPS * TILE_ROWS * 4;
     }
 }
 
@@ -475,8 +481,8 @@ multiply_tile(const strata__int8_inline_args &args, const inline_tile &tile, uin
 {
     using shape = inline_shape<FORMAT>;
     constexpr uint32_t HALVES = shape::STAGE / PANEL;
-    uint32_t inputs = args.product.inputs, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    uint32_t first = warp * shape::WARP_ROWS, own = lane % shape::WARP_ROWS;
+    uint32_t inputs = args.product.inputs, warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4;
+    uint32_t own = threadIdx.x % (2 * shape::MTILES);
     load_rows<FORMAT>(tile, inputs, 0, memory);
     load_weights<FORMAT>(tile, inputs, args.matrices, 0, memory);
     commit();
@@ -496,14 +502,11 @@ multiply_tile(const strata__int8_inline_args &args, const inline_tile &tile, uin
             load_weights<FORMAT>(tile, inputs, args.matrices, stage + 1, memory);
         if (HALVES == 1 || half == 0)
             commit();
-        const uint8_t *raw = memory + shape::WEIGHTS + stage % 2 * shape::WEIGHT_BYTES;
-        uint32_t at = stage * shape::PIECE;
-        multiply_panel<FORMAT>(
-            sums, memory + panel % 2 * shape::CODE_BYTES,
-            memory + shape::SCALES + panel % 2 * shape::TERM_BYTES,
-            raw + (first + lane / 4) * shape::PITCH + misplaced_by<FORMAT>(inputs, lane / 4, at),
-            raw + (first + own) * shape::PITCH + misplaced_by<FORMAT>(inputs, own % 8, at),
-            half * (PANEL / 32), left, tile.work.rows > 8 * GROUP, books);
+        const uint8_t *raw = memory + shape::WEIGHTS + stage % 2 * shape::WEIGHT_BYTES +
+                             warp * shape::WARP_BYTES + r * shape::PITCH +
+                             misplaced_by<FORMAT>(inputs, r, stage * shape::PIECE);
+        multiply_panel<FORMAT>(sums, memory, raw, raw + own * shape::EIGHT_ROWS, panel, left,
+                               tile.work.rows > 8 * GROUP, books);
     }
 }
 

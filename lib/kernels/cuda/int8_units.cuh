@@ -162,30 +162,30 @@ static __device__ __forceinline__ code8 small_codes(const uint8_t *block, uint32
     }
 }
 
-/* The K formats: 256 values, part 0 to 31. */
+/* The K formats: 256 values, step 0 to 7. */
 template <int FORMAT>
-static __device__ __forceinline__ code8 k_codes(const uint8_t *block, uint32_t far, uint32_t part)
+static __device__ __forceinline__ code8 k_codes(const uint8_t *block, uint32_t far, uint32_t step,
+                                                uint32_t c)
 {
-    uint32_t i = 8 * (part % 4);
+    uint32_t i = 8 * c;
     if constexpr (FORMAT == STRATA__Q2_K) {
-        return pairs_of(codes_at<FORMAT>(block + i, far + 16 + 32 * (part / 16)),
-                        2 * (part % 16 / 4));
+        return pairs_of(codes_at<FORMAT>(block + i, far + 16 + 32 * (step / 4)), 2 * (step % 4));
     } else if constexpr (FORMAT == STRATA__Q3_K) { /* 32 (code - 4) */
-        uint32_t j = part / 4;
-        code8 low = pairs_of(codes_at<FORMAT>(block + i, far + 32 + 32 * (j / 4)), 2 * (j % 4));
-        code8 high = bits_of(codes_at<FORMAT>(block + i, far), j, 7);
+        code8 low =
+            pairs_of(codes_at<FORMAT>(block + i, far + 32 + 32 * (step / 4)), 2 * (step % 4));
+        code8 high = bits_of(codes_at<FORMAT>(block + i, far), step, 7);
         return {low.low << 5 | (high.low ^ 0x80808080u), low.high << 5 | (high.high ^ 0x80808080u)};
     } else if constexpr (FORMAT == STRATA__Q6_K) { /* 4 (code - 32) */
-        uint32_t half = part / 16, j = part % 16 / 4;
+        uint32_t half = step / 4, j = step % 4;
         code8 low = nibbles_of(codes_at<FORMAT>(block + i, far + 64 * half + 32 * (j % 2)), j / 2);
         code8 high = pairs_of(codes_at<FORMAT>(block + i, far + 128 + 32 * half), 2 * j);
         return flipped({low.low << 2 | high.low << 6, low.high << 2 | high.high << 6});
     } else {
         constexpr uint32_t CODES_AT = FORMAT == STRATA__Q4_K ? 16 : 48;
         code8 codes =
-            nibbles_of(codes_at<FORMAT>(block + i, far + CODES_AT + 32 * (part / 8)), part / 4 & 1);
+            nibbles_of(codes_at<FORMAT>(block + i, far + CODES_AT + 32 * (step / 2)), step & 1);
         if (FORMAT == STRATA__Q5_K)
-            codes = join(codes, bits_of(codes_at<FORMAT>(block + i, far + 16), part / 4, 4));
+            codes = join(codes, bits_of(codes_at<FORMAT>(block + i, far + 16), step, 4));
         return codes;
     }
 }
@@ -247,7 +247,7 @@ static __device__ __forceinline__ code8 int8_codes_of(const uint8_t *row, uint32
                                    c);
     else if constexpr (FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K || FORMAT == STRATA__Q4_K ||
                        FORMAT == STRATA__Q5_K || FORMAT == STRATA__Q6_K)
-        return k_codes<FORMAT>(row, far, 4 * step + c);
+        return k_codes<FORMAT>(row, far, step, c);
     else
         return iq_codes<FORMAT>(row, far, 4 * step + c, books);
 }
@@ -294,10 +294,6 @@ static __device__ __forceinline__ void k_terms(const uint8_t *block, uint32_t st
         float d = staged_half(block + 208) * 0.25f;
         t.w[0] = d * (float)(int8_t)scales;
         t.w[PARTS - 1] = d * (float)(int8_t)(scales >> 8);
-    } else {
-        uint32_t scale, minimum;
-        staged_scale_minimum(block + 4, step, &scale, &minimum);
-        t = {{staged_half(block) * (float)scale}, {-(staged_half(block + 2) * (float)minimum)}};
     }
 }
 
@@ -335,21 +331,62 @@ static __device__ __forceinline__ void iq_terms(const uint8_t *block, uint32_t s
     }
 }
 
-/* Scales and offsets of step `step` of what lies at `row`. */
-template <int FORMAT>
-static __device__ __forceinline__ int8_terms<int8_sum_of<FORMAT>::PARTS>
-int8_terms_of(const uint8_t *row, uint32_t step)
-{
-    constexpr uint32_t VALUES = block_shape<FORMAT>::VALUES;
-    int8_terms<int8_sum_of<FORMAT>::PARTS> t = {};
-    if constexpr (VALUES < 256)
-        small_terms<FORMAT>(row + step * 32 / VALUES * block_shape<FORMAT>::BYTES, t);
-    else if constexpr (FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K || FORMAT == STRATA__Q4_K ||
-                       FORMAT == STRATA__Q5_K || FORMAT == STRATA__Q6_K)
-        k_terms<FORMAT>(row, step, t);
-    else
-        iq_terms<FORMAT>(row, step, t);
-    return t;
-}
+/* Scales and offsets of steps first ... first + 3 of what lies at `row`, of which first is the
+ * block's 0 or 4 where blocks are of 256. */
+template <int FORMAT> struct int8_scales {
+    static constexpr int PARTS = int8_sum_of<FORMAT>::PARTS;
+    const uint8_t *row;
+    uint32_t first;
+
+    __device__ __forceinline__ int8_scales(const uint8_t *at, uint32_t step) : row(at), first(step)
+    {
+    }
+
+    __device__ __forceinline__ int8_terms<PARTS> of(uint32_t k) const
+    {
+        constexpr uint32_t VALUES = block_shape<FORMAT>::VALUES;
+        uint32_t step = first + k;
+        int8_terms<PARTS> t = {};
+        if constexpr (VALUES < 256)
+            small_terms<FORMAT>(row + step * 32 / VALUES * block_shape<FORMAT>::BYTES, t);
+        else if constexpr (FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K ||
+                           FORMAT == STRATA__Q6_K)
+            k_terms<FORMAT>(row, step, t);
+        else
+            iq_terms<FORMAT>(row, step, t);
+        return t;
+    }
+};
+
+/* Those of Q4_K and Q5_K, whose blocks begin at multiples of 16: a byte of a word each. */
+struct int8_paired_scales {
+    uint32_t both, scales, minima;
+
+    __device__ __forceinline__ int8_paired_scales(const uint8_t *row, uint32_t first)
+    {
+        uint4 head = *reinterpret_cast<const uint4 *>(row);
+        both = head.x;
+        scales = head.y & 0x3f3f3f3fu;
+        minima = head.z & 0x3f3f3f3fu;
+        if (first) { /* in two pieces */
+            scales = (head.w & 0x0f0f0f0fu) | (head.y >> 2 & 0x30303030u);
+            minima = (head.w >> 4 & 0x0f0f0f0fu) | (head.z >> 2 & 0x30303030u);
+        }
+    }
+
+    __device__ __forceinline__ int8_terms<1> of(uint32_t k) const
+    {
+        float scale = (float)(scales >> 8 * k & 255), minimum = (float)(minima >> 8 * k & 255);
+        return {{float_of_half(both & 0xffff) * scale}, {-(float_of_half(both >> 16) * minimum)}};
+    }
+};
+
+template <> struct int8_scales<STRATA__Q4_K> : int8_paired_scales {
+    using int8_paired_scales::int8_paired_scales;
+};
+
+template <> struct int8_scales<STRATA__Q5_K> : int8_paired_scales {
+    using int8_paired_scales::int8_paired_scales;
+};
 
 #endif

@@ -124,9 +124,11 @@ template <typename To, typename From> To same_bits(From from)
 
 } /* namespace cuda_host */
 
-template <typename T> T __shfl_sync(uint32_t mask, T value, uint32_t lane)
+/* `width`: lanes of a segment, a power of two. */
+template <typename T> T __shfl_sync(uint32_t mask, T value, uint32_t lane, uint32_t width = 32)
 {
-    return cuda_host::exchanged(mask, value, lane % 32);
+    uint32_t first = cuda_host::self->lane / width * width;
+    return cuda_host::exchanged(mask, value, first + lane % width);
 }
 
 template <typename T> T __shfl_xor_sync(uint32_t mask, T value, uint32_t lanes)
