@@ -137,6 +137,8 @@ def host_call(body):
             if operand.strip():
                 operands.append(re.match(r'\s*"[^"]*"\s*\((.*)\)\s*$', operand, re.S).group(1))
     words = template.strip().rstrip(";").split(None, 1)
+    if not words: # hides a value from the compiler
+        return "(void)0"
     name = re.sub(r"\W+", "_", words[0])
     used = re.findall(r"%\d+|\b\d+\b", words[1]) if len(words) > 1 else []
     values = [operands[int(u[1:])] if u[0] == "%" else u for u in used]

@@ -82,11 +82,24 @@ __device__ __forceinline__ void copy_4(uint8_t *to, const void *from)
                  : "memory");
 }
 
+/*
+ * The thread, hidden from the compiler: what is derived from it is found anew each time, where it
+ * would be kept in registers that spill.
+ */
+__device__ __forceinline__ uint32_t thread_anew()
+{
+    uint32_t thread = threadIdx.x;
+    asm volatile("" : "+r"(thread));
+    return thread;
+}
+
 /* Where the operands of a tile begin: in shared memory, since registers are scarce. */
 struct inline_tile {
     work_tile work;
     const uint8_t *rows;
     const uint8_t *weights[2]; /* of gate and up, or of rows 0 ... and rows 8 ... */
+    uint32_t row_bytes, codes; /* of a row, and of its codes */
+    uint32_t step;             /* between rows of a lane in a matrix */
     uint32_t outputs;          /* from the first on */
     uint32_t aligned;          /* weights lie in whole granules */
 };
@@ -101,7 +114,8 @@ __device__ __forceinline__ void place_tile(const strata__int8_inline_args &args,
     uint32_t expert = product.range.first_expert + work.expert;
     uint32_t first = work.column * (shape::ROWS / args.matrices);
     uint64_t weight_bytes = product.inputs / shape::VALUES * block_shape<FORMAT>::BYTES;
-    uint64_t row_bytes = codes_bytes(product.inputs) + 2 * scales_bytes(product.inputs);
+    tile->codes = codes_bytes(product.inputs);
+    tile->row_bytes = tile->codes + 2 * scales_bytes(product.inputs);
     tile->work = work;
     if (work.rows == 0)
         return;
@@ -109,9 +123,10 @@ __device__ __forceinline__ void place_tile(const strata__int8_inline_args &args,
     const uint8_t *up = gate + 8 * weight_bytes;
     if (args.matrices == 2)
         up = static_cast<const uint8_t *>(args.matrix[1].blobs[expert]);
-    tile->rows = product.rows + work.first_row * row_bytes;
+    tile->rows = product.rows + (uint64_t)work.first_row * tile->row_bytes;
     tile->weights[0] = gate + first * weight_bytes;
     tile->weights[1] = up + first * weight_bytes;
+    tile->step = 16 / args.matrices;
     tile->outputs = product.outputs - first;
     tile->aligned =
         (reinterpret_cast<uintptr_t>(gate) | reinterpret_cast<uintptr_t>(up)) % shape::GRANULE == 0;
@@ -124,8 +139,7 @@ __device__ __forceinline__ void load_rows(const inline_tile &tile, uint32_t inpu
 {
     using shape = inline_shape<FORMAT>;
     uint32_t first = panel * PANEL, left = inputs - first, buffer = panel % 2;
-    uint32_t codes = codes_bytes(inputs), scales = scales_bytes(inputs);
-    uint32_t row_bytes = codes + 2 * scales, rows = tile.work.rows;
+    uint32_t row_bytes = tile.row_bytes, codes = tile.codes, rows = tile.work.rows;
     uint32_t r = threadIdx.x / 8, chunk = threadIdx.x % 8 * 16;
     uint32_t t = threadIdx.x % TILE_ROWS, part = threadIdx.x / TILE_ROWS;
     uint8_t *to = memory + buffer * shape::CODE_BYTES + r * PANEL +
@@ -140,7 +154,7 @@ __device__ __forceinline__ void load_rows(const inline_tile &tile, uint32_t inpu
         to = memory + shape::SCALES + buffer * shape::TERM_BYTES + threadIdx.x * 4;
         copy_4(to, terms);
         if (int8_sum_of<FORMAT>::OFFSETS)
-            copy_4(to + shape::SUMS - shape::SCALES, terms + scales);
+            copy_4(to + shape::SUMS - shape::SCALES, terms + (row_bytes - codes) / 2);
     }
 }
 
@@ -172,12 +186,11 @@ __device__ __forceinline__ uint32_t misplaced_by(uint32_t inputs, uint32_t r, ui
 
 /* A row's part of a stage, by four lanes; `bytes` of it are wanted, from `before` on. */
 template <int FORMAT>
-__device__ __forceinline__ void copy_row(uint8_t *to, const uint8_t *from, uint32_t before,
-                                         uint32_t bytes, bool aligned)
+__device__ __forceinline__ void copy_row(uint8_t *to, const uint8_t *from, uint32_t own,
+                                         uint32_t before, uint32_t bytes, bool aligned)
 {
     using shape = inline_shape<FORMAT>;
     constexpr uint32_t G = shape::GRANULE;
-    uint32_t own = threadIdx.x % 4 * G;
 #pragma unroll
     for (uint32_t at = 0; aligned && at < shape::GRANULES * G; at += 4 * G) {
         /* Stages of 256 values are whole. */
@@ -199,16 +212,18 @@ __device__ __forceinline__ void copy_row(uint8_t *to, const uint8_t *from, uint3
  */
 template <int FORMAT>
 __device__ __forceinline__ void load_weights(const inline_tile &tile, uint32_t inputs,
-                                             uint32_t pairs, uint32_t stage, uint8_t *memory)
+                                             uint32_t stage, uint8_t *memory)
 {
     using shape = inline_shape<FORMAT>;
+    uint32_t thread = thread_anew();
     constexpr uint32_t BYTES = block_shape<FORMAT>::BYTES;
-    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, at = stage * shape::PIECE;
+    uint32_t warp = thread / 32, r = thread % 32 / 4, at = stage * shape::PIECE;
     uint32_t row_bytes = inputs / shape::VALUES * BYTES;
     uint32_t before = misplaced_by<FORMAT>(inputs, r, at), bytes = before + shape::PIECE;
     if (shape::VALUES < 256)
         bytes = before + min(shape::PIECE, row_bytes - at);
-    uint32_t first = warp * shape::WARP_ROWS / pairs + r, step = 16 / pairs;
+    uint32_t step = tile.step, first = warp * shape::MTILES * step + r;
+    uint32_t own = thread % 4 * shape::GRANULE;
     uint8_t *to = memory + shape::WEIGHTS + stage % 2 * shape::WEIGHT_BYTES +
                   warp * shape::WARP_BYTES + r * shape::PITCH;
     auto copy_rows = [&](bool aligned) {
@@ -216,8 +231,8 @@ __device__ __forceinline__ void load_weights(const inline_tile &tile, uint32_t i
         for (uint32_t p = 0; p < 2 * shape::MTILES; p++) {
             uint32_t row = first + p / 2 * step;
             const uint8_t *from = tile.weights[p % 2] + ((uint64_t)row * row_bytes + at - before);
-            if (row + (pairs == 2 ? 0 : p % 2 * 8) < tile.outputs)
-                copy_row<FORMAT>(to + p * shape::EIGHT_ROWS, from, before, bytes, aligned);
+            if (row + p % 2 * (step - 8) < tile.outputs)
+                copy_row<FORMAT>(to + p * shape::EIGHT_ROWS, from, own, before, bytes, aligned);
         }
     };
     if (tile.aligned)
@@ -481,10 +496,9 @@ multiply_tile(const strata__int8_inline_args &args, const inline_tile &tile, uin
 {
     using shape = inline_shape<FORMAT>;
     constexpr uint32_t HALVES = shape::STAGE / PANEL;
-    uint32_t inputs = args.product.inputs, warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4;
-    uint32_t own = threadIdx.x % (2 * shape::MTILES);
+    uint32_t inputs = args.product.inputs;
     load_rows<FORMAT>(tile, inputs, 0, memory);
-    load_weights<FORMAT>(tile, inputs, args.matrices, 0, memory);
+    load_weights<FORMAT>(tile, inputs, 0, memory);
     commit();
     for (uint32_t panel = 0; panel * PANEL < inputs; panel++) {
         uint32_t left = inputs - panel * PANEL, stage = panel / HALVES, half = panel % HALVES;
@@ -499,9 +513,11 @@ multiply_tile(const strata__int8_inline_args &args, const inline_tile &tile, uin
         if (HALVES == 2)
             commit();
         if (half == 0 && left > shape::STAGE)
-            load_weights<FORMAT>(tile, inputs, args.matrices, stage + 1, memory);
+            load_weights<FORMAT>(tile, inputs, stage + 1, memory);
         if (HALVES == 1 || half == 0)
             commit();
+        uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4;
+        uint32_t own = threadIdx.x % (2 * shape::MTILES);
         const uint8_t *raw = memory + shape::WEIGHTS + stage % 2 * shape::WEIGHT_BYTES +
                              warp * shape::WARP_BYTES + r * shape::PITCH +
                              misplaced_by<FORMAT>(inputs, r, stage * shape::PIECE);
