@@ -184,6 +184,15 @@ __device__ __forceinline__ uint32_t misplaced_by(uint32_t inputs, uint32_t r, ui
     return (r * row_bytes + at) % shape::GRANULE;
 }
 
+/*
+ * Where the one of eight rows lies: the first four, which half a warp reads at once, are a row apart,
+ * so that 32 bytes of each are in other banks.
+ */
+template <int FORMAT> __device__ __forceinline__ uint32_t place_of_row(uint32_t r)
+{
+    return (r % 4 * 2 + r / 4) * inline_shape<FORMAT>::PITCH;
+}
+
 /* A row's part of a stage, by four lanes; `bytes` of it are wanted, from `before` on. */
 template <int FORMAT>
 __device__ __forceinline__ void copy_row(uint8_t *to, const uint8_t *from, uint32_t own,
@@ -225,7 +234,7 @@ __device__ __forceinline__ void load_weights(const inline_tile &tile, uint32_t i
     uint32_t step = tile.step, first = warp * shape::MTILES * step + r;
     uint32_t own = thread % 4 * shape::GRANULE;
     uint8_t *to = memory + shape::WEIGHTS + stage % 2 * shape::WEIGHT_BYTES +
-                  warp * shape::WARP_BYTES + r * shape::PITCH;
+                  warp * shape::WARP_BYTES + place_of_row<FORMAT>(r);
     auto copy_rows = [&](bool aligned) {
 #pragma unroll
         for (uint32_t p = 0; p < 2 * shape::MTILES; p++) {
@@ -519,7 +528,7 @@ multiply_tile(const strata__int8_inline_args &args, const inline_tile &tile, uin
         uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4;
         uint32_t own = threadIdx.x % (2 * shape::MTILES);
         const uint8_t *raw = memory + shape::WEIGHTS + stage % 2 * shape::WEIGHT_BYTES +
-                             warp * shape::WARP_BYTES + r * shape::PITCH +
+                             warp * shape::WARP_BYTES + place_of_row<FORMAT>(r) +
                              misplaced_by<FORMAT>(inputs, r, stage * shape::PIECE);
         multiply_panel<FORMAT>(sums, memory, raw, raw + own * shape::EIGHT_ROWS, panel, left,
                                tile.work.rows > 8 * GROUP, books);
