@@ -185,8 +185,8 @@ __device__ __forceinline__ uint32_t misplaced_by(uint32_t inputs, uint32_t r, ui
 }
 
 /*
- * Where the one of eight rows lies: the first four, which half a warp reads at once, are a row apart,
- * so that 32 bytes of each are in other banks.
+ * Where one of eight rows lies. Half a warp reads the first four at once: with another row between
+ * them, 32 bytes of each are in other banks.
  */
 template <int FORMAT> __device__ __forceinline__ uint32_t place_of_row(uint32_t r)
 {
@@ -468,6 +468,21 @@ gather_half(float *gathered, const float (&sums)[inline_shape<FORMAT>::MTILES][P
                     sums[i][first + j][v];
 }
 
+template <uint32_t ACTIVATION>
+__device__ __forceinline__ void activate_four(float (&gate)[4], const float (&up)[4])
+{
+#pragma unroll
+    for (int v = 0; v < 4; v++)
+        gate[v] = activate_exact(ACTIVATION, gate[v], up[v]);
+}
+
+__device__ __forceinline__ void add_biases(float (&sums)[4], const float *bias)
+{
+#pragma unroll
+    for (int v = 0; v < 4; v++)
+        sums[v] = with_bias(sums[v], bias, v);
+}
+
 /* Hidden values of the gathered sums, quantised: four a thread. `first`: row of the tile. */
 template <int FORMAT>
 __device__ __forceinline__ void quantise_half(const strata__int8_product_args &args,
@@ -485,12 +500,19 @@ __device__ __forceinline__ void quantise_half(const strata__int8_product_args &a
         const float *from = gathered + row * shape::GATHER_PITCH + column;
         *reinterpret_cast<float4 *>(gate) = *reinterpret_cast<const float4 *>(from);
         *reinterpret_cast<float4 *>(up) = *reinterpret_cast<const float4 *>(from + shape::OUTPUTS);
+        if (args.bias && inside)
+            add_biases(gate, args.bias + bias);
+        if (args.up_bias && inside)
+            add_biases(up, args.up_bias + bias);
+        if (args.activation == STRATA__ACT_SWIGLU)
+            activate_four<STRATA__ACT_SWIGLU>(gate, up);
+        else if (args.activation == STRATA__ACT_GEGLU_TANH)
+            activate_four<STRATA__ACT_GEGLU_TANH>(gate, up);
+        else
+            activate_four<STRATA__ACT_SWIGLU_CLAMPED>(gate, up);
 #pragma unroll
         for (int v = 0; v < 4; v++)
-            gate[v] = inside
-                          ? activate_exact(args.activation, with_bias(gate[v], args.bias, bias + v),
-                                           with_bias(up[v], args.up_bias, bias + v))
-                          : 0.0f;
+            gate[v] = inside ? gate[v] : 0.0f;
         quantise_four(gate, args.h_group, args.h, (uint64_t)tile.first_row + first + row, output,
                       args.outputs, inside && row < rows);
     }
