@@ -105,18 +105,23 @@ strata_status run_pass(const int8_job &job, const pass &p)
 
 /*
  * Up to how many rows an expert a job goes without an image: with more, decoding its weights once
- * for all rows pays, as measured on an H200. The codes of Q8_0 come without decoding and those of
- * Q5_K and Q6_K lie in two planes, which shared memory feels; in Q2_K float work takes longer than
- * decoding.
+ * for all rows pays, as measured on an H200. Where float work takes longer than decoding, it never
+ * does.
  */
 uint32_t most_inline_rows(uint32_t format)
 {
     switch (format) {
     case STRATA__Q2_K:
+    case STRATA__Q4_K:
+    case STRATA__IQ1_S:
+    case STRATA__IQ2_XXS:
         return UINT32_MAX;
-    case STRATA__Q5_K:
+    case STRATA__Q4_1:
+    case STRATA__Q5_1:
+    case STRATA__IQ1_M:
+    case STRATA__IQ2_XS:
+        return 1024;
     case STRATA__Q6_K:
-    case STRATA__Q8_0:
         return 128;
     default:
         return 256;
