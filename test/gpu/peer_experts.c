@@ -16,7 +16,7 @@
 #include "ggml-backend.h"
 #include "ggml.h"
 
-enum { EXPERTS = 128, TOP_K = 8, READINGS = 5, WARM_UPS = 2 };
+enum { EXPERTS = 128, TOP_K = 8, DISTINCT_ROWS = 32, READINGS = 5, WARM_UPS = 2 };
 
 typedef struct {
     struct ggml_context *tensors;
@@ -51,19 +51,23 @@ static enum ggml_type type_of(const char *name)
     return GGML_TYPE_COUNT;
 }
 
-/* Random values; one expert is quantised and stands in for all, at places of their own. */
+/* Random values; a few rows are quantised and stand in for all, at places of their own. */
 static void fill_weights(const product *p, int64_t columns, int64_t outputs)
 {
     enum ggml_type type = p->weights->type;
-    size_t count = (size_t)(columns * outputs), bytes = ggml_row_size(type, columns) * outputs;
+    size_t count = (size_t)columns * DISTINCT_ROWS, row = ggml_row_size(type, columns);
+    size_t bytes = row * (size_t)outputs;
     float *values = malloc(count * sizeof *values), *weight = malloc((size_t)columns * 4);
-    void *quantised = malloc(bytes);
+    uint8_t *quantised = malloc(bytes);
     must(values && weight && quantised, "out of memory");
+    must(outputs % DISTINCT_ROWS == 0, "rows that are no whole number of those that are distinct");
     for (size_t i = 0; i < count; i++)
         values[i] = (float)rand() / RAND_MAX - 0.5f;
     for (int64_t i = 0; i < columns; i++)
         weight[i] = 1;
-    ggml_quantize_chunk(type, values, quantised, 0, outputs, columns, weight);
+    ggml_quantize_chunk(type, values, quantised, 0, DISTINCT_ROWS, columns, weight);
+    for (size_t at = DISTINCT_ROWS * row; at < bytes; at += DISTINCT_ROWS * row)
+        memcpy(quantised + at, quantised, DISTINCT_ROWS * row);
     for (int e = 0; e < EXPERTS; e++)
         ggml_backend_tensor_set(p->weights, quantised, (size_t)e * bytes, bytes);
     free(quantised);
