@@ -171,7 +171,8 @@ stage_peer() {
     [ -n "${GGML:-}" ] || { echo "no ggml"; return 77; }
     gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -I"$GGML/include" -o "$build/peer_experts" \
         test/gpu/peer_experts.c -L"$GGML/lib" -Wl,-rpath,"$GGML/lib" -lggml -lggml-base
-    "$build/peer_experts" q4_0 q4_K q8_0 mxfp4 iq2_xxs iq2_xs iq3_xxs iq1_s
+    "$build/peer_experts" q4_0 q4_1 q5_0 q5_1 q8_0 q2_K q3_K q4_K q5_K q6_K mxfp4 \
+        iq1_s iq2_xxs iq2_xs iq2_s iq3_xxs iq3_s iq4_nl iq4_xs
 }
 
 [ $# -gt 0 ] || { sed -n '3,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; exit 2; }
