@@ -85,8 +85,8 @@ static void fill_rows(const product *p, int64_t tokens)
     int32_t *ids = malloc((size_t)(tokens * TOP_K) * sizeof *ids);
     must(values && ids, "out of memory");
     for (size_t i = 0; i < count; i++)
-        values[i] = i < DISTINCT_VALUES ? (float)rand() / RAND_MAX - 0.5f
-                                        : values[i - DISTINCT_VALUES];
+        values[i] =
+            i < DISTINCT_VALUES ? (float)rand() / RAND_MAX - 0.5f : values[i - DISTINCT_VALUES];
     for (int64_t i = 0; i < tokens * TOP_K; i++)
         ids[i] = (int32_t)(i % EXPERTS);
     ggml_backend_tensor_set(p->rows, values, 0, count * sizeof *values);
