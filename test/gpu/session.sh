@@ -6,8 +6,8 @@
 #   bundled_model   held-out text, at several chunks and both kernel levels: KL at most 1e-4, the
 #                   same top token in 99.5 % of positions; two runs give the same bits
 #   layers          each layer alone, given the reference's input and choice of experts, for packs
-#                   of every block format and architecture: normalised error at most 1e-5; also with
-#                   activations of 1e6 and more
+#                   of every block format and architecture: normalised error at most 1e-5; with
+#                   activations of 1e6 and more, or 8-bit KV pages, 1e-4
 #   int8_paths      fused, mmq and mixed vectors on the bundled model against the same on the CPU
 #                   device, whose other precision elsewhere moves single codes: KL at most 1e-3, the
 #                   same top token in 98 %; fused and mmq give the same bits
