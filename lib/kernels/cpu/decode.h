@@ -7,7 +7,10 @@
 
 #include "base/format.h"
 
-/* Instruction sets a build holds code for; the results have the same bits in each. */
+/*
+ * Instruction sets a build holds code for. What is decoded has the same bits in each; sums have
+ * them where there is FMA.
+ */
 typedef enum strata__cpu_level {
     STRATA__CPU_BASE,  /* what the compiler's target guarantees */
     STRATA__CPU_AVX2,  /* AVX2, FMA and F16C */

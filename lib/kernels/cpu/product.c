@@ -15,6 +15,7 @@ enum { FEW_SHARES = 8 };
 
 _Static_assert(FEW_K_STEP % STRATA__DOT_LANES == 0 && FEW_K_STEP % STRATA__K_STEP == 0,
                "a step ends with whole blocks and lanes");
+
 /* Working memory of a thread for few rows. */
 typedef struct few_workspace {
     float weights[FEW_K_STEP];
@@ -88,13 +89,19 @@ static void pack_tile(void *user_data, uint32_t item, uint32_t worker)
                              (size_t)(group->packed_row + row) * job->inputs);
 }
 
+static size_t weight_row_bytes(const strata__product_job *job, uint32_t format)
+{
+    const strata__format_info *info = strata__format_find(format);
+    return (size_t)(job->inputs / info->block_values) * info->block_bytes;
+}
+
 /* Values [k, k + count) of `outputs` weight rows, STRATA__WEIGHT_STRIDE apart. */
 static void decode_weights(const strata__product_job *job, uint32_t format, const uint8_t *weights,
                            uint32_t first_output, uint32_t outputs, uint32_t k, uint32_t count,
                            float *out)
 {
     const strata__format_info *info = strata__format_find(format);
-    size_t row_bytes = (size_t)(job->inputs / info->block_values) * info->block_bytes;
+    size_t row_bytes = weight_row_bytes(job, format);
     const uint8_t *block =
         weights + first_output * row_bytes + (size_t)(k / info->block_values) * info->block_bytes;
     for (uint32_t n = 0; n < outputs; n++, block += row_bytes)
@@ -148,17 +155,18 @@ static void multiply_item(void *user_data, uint32_t item, uint32_t worker)
     job->finish(job, &out);
 }
 
+static const float *source_row(const strata__product_job *job, uint32_t row)
+{
+    return job->rows + (size_t)(job->row_index ? job->row_index[row] : row) * job->inputs;
+}
+
 /* All rows of a group against a piece of a weight row. */
 static void dot_rows(const strata__product_job *job, const strata__product_group *group, uint32_t k,
                      uint32_t count, few_workspace *space)
 {
-    for (uint32_t r = 0; r < group->rows; r++) {
-        uint32_t source = group->first_row + r;
-        if (job->row_index)
-            source = job->row_index[source];
-        job->cpu->code->dot(job->rows + (size_t)source * job->inputs + k, space->weights, count,
+    for (uint32_t r = 0; r < group->rows; r++)
+        job->cpu->code->dot(source_row(job, group->first_row + r) + k, space->weights, count,
                             space->lanes[r], k == 0);
-    }
 }
 
 /* Sums of all rows of a group with output `first` + n of matrix m. */
@@ -175,17 +183,11 @@ static void multiply_output(const strata__product_job *job, const strata__produc
         space->sums[m][r * STRATA__TILE_OUTPUTS + n] = job->cpu->code->add_lanes(space->lanes[r]);
 }
 
-static const float *source_row(const strata__product_job *job, uint32_t row)
-{
-    return job->rows + (size_t)(job->row_index ? job->row_index[row] : row) * job->inputs;
-}
-
 /* The sums of a single row. */
 static void multiply_row(const strata__product_job *job, const strata__product_group *group,
                          uint32_t m, uint32_t first, uint32_t outputs, float *sums)
 {
-    const strata__format_info *info = strata__format_find(job->formats[m]);
-    size_t row_bytes = (size_t)(job->inputs / info->block_values) * info->block_bytes;
+    size_t row_bytes = weight_row_bytes(job, job->formats[m]);
     strata__dots_level(job->cpu->level, job->formats[m], group->weights[m] + first * row_bytes,
                        row_bytes, job->inputs, outputs, source_row(job, group->first_row), sums);
 }
@@ -206,8 +208,9 @@ static void multiply_few(const strata__product_job *job, uint32_t tile, few_work
     for (uint32_t m = 0; m < job->matrices; m++) {
         if (group->rows == 1)
             multiply_row(job, group, m, first, out.outputs, space->sums[m]);
-        for (uint32_t n = 0; n < out.outputs && group->rows > 1; n++)
-            multiply_output(job, group, m, first, n, space);
+        else
+            for (uint32_t n = 0; n < out.outputs; n++)
+                multiply_output(job, group, m, first, n, space);
     }
     job->finish(job, &out);
 }

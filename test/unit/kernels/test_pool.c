@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "kernels/cpu/pool.h"
 
@@ -28,6 +29,13 @@ static void count_item(void *user_data, uint32_t item, uint32_t worker)
         atomic_fetch_sub(&l->inside[worker], 1);
 }
 
+/* Longer than a thread looks for the next loop, so that this one has to wake it. */
+static void let_workers_sleep(void)
+{
+    struct timespec pause = {0, 200000};
+    nanosleep(&pause, NULL);
+}
+
 static void every_item_runs_once(void **state)
 {
     (void)state;
@@ -43,6 +51,8 @@ static void every_item_runs_once(void **state)
             memset(l->plain, 0, sizeof l->plain);
             for (uint32_t i = 0; i < ITEMS; i++)
                 atomic_store(&l->runs[i], 0);
+            if (round % 4 == 0)
+                let_workers_sleep();
             strata__pool_run(pool, items, count_item, l);
             for (uint32_t i = 0; i < ITEMS; i++) {
                 assert_int_equal(atomic_load(&l->runs[i]), i < items);

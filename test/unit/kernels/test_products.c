@@ -162,7 +162,7 @@ static void dense_bits_depend_on_the_row_alone(void **state)
     check_bits(FEW);
 }
 
-/* A step of one row has bits of its own code; those of 2 to 16 are the same for every format. */
+/* One row has code of its own, and the bits that it has among 2 to 16, for every format. */
 static void few_rows_have_the_bits_of_one(void **state)
 {
     enum { MOST = 16 };
