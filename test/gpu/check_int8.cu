@@ -682,6 +682,10 @@ int main(int argc, char **argv)
         if (which ? !strcmp(which, product_names[products]) : products != 0)
             require(strata__cuda_kernels_create(&options, &s.products[products]), "opening");
     }
+    if (!s.products[0] && !s.products[1] && !s.products[2]) {
+        printf("products=%s: image, inline or chosen\n", which);
+        return 2;
+    }
     printf("== int8, seed %llu\n", (unsigned long long)s.seed);
     if (checks)
         failures = check(s);

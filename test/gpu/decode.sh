@@ -5,9 +5,9 @@
 #
 #   bundled   the bundled model against the prompt's path: KL at most 1e-4, the same top token in
 #             99.5 % of positions; the same bits for 1, 4 and 16 rows a step
-#   paths     the same for forced paths and 8-bit KV pages (after a prompt in int8, as decoding is
-#             not, KL at most 1e-3), and random packs of several formats and architectures: KL at
-#             most 0.05
+#   paths     forced paths and 8-bit KV pages: KL at most 1e-4, the same top token in 99 % (after a
+#             prompt in int8, as decoding is not, 1e-3 and 98 %); random packs of several formats
+#             and architectures: KL at most 0.05
 #   bits      a random pack of 48 layers: the same bits with all experts on the device and in
 #             budgets
 #   speed     tokens a second after a prompt of 4096 tokens: all experts on the device, also with 4
