@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Gate and up of the routed experts: a thread block takes 16 outputs of both for all rows of an
- * expert and applies the activation. The blocks behind a sorted pair
- * of row and expert work if the pair is its expert's first, so that the grid needs no counts.
+ * expert and applies the activation. The blocks behind a sorted pair of row and expert work if the
+ * pair is its expert's first, so that the grid needs no counts.
  */
 #include "kernels/cuda/few.cuh"
 
@@ -131,9 +131,7 @@ __device__ __forceinline__ void copy_both(const strata__few_gate_up_args &args, 
     copy_async_commit();
 }
 
-/*
- * Begins the copies of the first two chunks. `meanwhile` is done while they are under way.
- */
+/* Begins the copies of the first two chunks. `meanwhile` is done while they are under way. */
 template <int FORMAT, typename DO>
 __device__ __forceinline__ void begin_copies(const strata__few_gate_up_args &args, uint8_t *stages,
                                              const weight_tile &gate, const weight_tile &up,

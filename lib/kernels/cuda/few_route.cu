@@ -64,14 +64,13 @@ __device__ __forceinline__ float4 products_of(float4 a, float4 b)
     return {a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w};
 }
 
-/* sum += (values times gains) . weights */
+/* sum += v . w */
 __device__ __forceinline__ float add_products(float4 v, float4 w, float sum)
 {
     return fmaf(v.w, w.w, fmaf(v.z, w.z, fmaf(v.y, w.y, fmaf(v.x, w.x, sum))));
 }
 
-/* What a thread has of a vector: the first of its pieces, every ROUTER_THREADS-th from its own on.
- */
+/* What a thread has of a vector: of its pieces, which are ROUTER_THREADS apart, the first. */
 struct pieces {
     float4 of[AHEAD];
 

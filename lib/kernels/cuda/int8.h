@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The experts on paths fused and mmq, in two stages: decoders write the int8 form of a group of
- * weights to scratch, then one grouped product runs over it. kernels/int8.h has the arithmetic.
+ * The experts on paths fused and mmq. kernels/int8.h has the arithmetic. One product decodes raw
+ * blocks as it multiplies them (int8_inline.cuh). The other has two stages: decoders write the int8
+ * form of a group of weights to scratch, an image, over which a grouped product runs.
  *
  * Image. Rows of weights are cut in slabs of 128 and values in blocks of 128. A block is 128 rows
  * of 128 codes, whose eight 16-byte chunks are permuted by chunk ^ (row & 7), then the scales

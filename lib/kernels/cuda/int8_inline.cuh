@@ -258,7 +258,7 @@ template <int FORMAT> struct fragments {
     float w[MTILES][2][PARTS], shift[MTILES][2], o[MTILES][2][PARTS];
 };
 
-/* Step `step` of the stage; `terms`: those of the row that the lane holds for its neighbours. */
+/* Step `step` of the stage; `t`: terms of the row that the lane holds for its neighbours. */
 template <int FORMAT>
 __device__ __forceinline__ void decode_step(fragments<FORMAT> &f, const uint8_t *row, uint32_t step,
                                             const int8_terms<int8_sum_of<FORMAT>::PARTS> &t,

@@ -106,7 +106,7 @@ template <int FORMAT> static __device__ __forceinline__ code8 table_codes(code8 
                 look_up4(n.high, 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535)};
 }
 
-/* (word << SHIFT or word >> shift) & mask, with the top bit of each byte flipped. */
+/* The top bit of each byte flipped. */
 static __device__ __forceinline__ code8 flipped(code8 v)
 {
     return {v.low ^ 0x80808080u, v.high ^ 0x80808080u};
@@ -331,8 +331,10 @@ static __device__ __forceinline__ void iq_terms(const uint8_t *block, uint32_t s
     }
 }
 
-/* Scales and offsets of steps first ... first + 3 of what lies at `row`, of which first is the
- * block's 0 or 4 where blocks are of 256. */
+/*
+ * Scales and offsets of steps first ... first + 3 of what lies at `row`; `first` is 0 or 4 where
+ * blocks are of 256 values.
+ */
 template <int FORMAT> struct int8_scales {
     static constexpr int PARTS = int8_sum_of<FORMAT>::PARTS;
     const uint8_t *row;
