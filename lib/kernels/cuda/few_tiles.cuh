@@ -258,8 +258,8 @@ __device__ __forceinline__ row_pair staged_rows(const uint8_t *stage, const weig
     uint32_t piece = cut.chunk * slice_of<FORMAT>::BYTES, pitch = chunk_pitch(piece);
     uint32_t before = misplaced(tile.start) + chunk * piece;
     stage += (slice - chunk * cut.chunk) * slice_of<FORMAT>::BYTES;
-    return {stage + low * pitch + (before + low * tile.row_bytes & 15),
-            stage + high * pitch + (before + high * tile.row_bytes & 15)};
+    return {stage + low * pitch + ((before + low * tile.row_bytes) & 15),
+            stage + high * pitch + ((before + high * tile.row_bytes) & 15)};
 }
 
 } /* namespace */

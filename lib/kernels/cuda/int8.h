@@ -98,11 +98,11 @@ typedef struct strata__int8_rows_args {
 extern "C" {
 #endif
 
-strata_status strata__cuda_int8_load(const strata__cuda_state *state);
+strata_status strata__cuda_int8_load(strata__cuda_state *state);
 strata_status strata__cuda_int8_decode_load(void);
 strata_status strata__cuda_int8_product_load(const strata__cuda_state *state);
 
-strata_status strata__cuda_int8_inline_load(const strata__cuda_state *state);
+strata_status strata__cuda_int8_inline_load(strata__cuda_state *state);
 
 strata_status strata__cuda_int8_rows(cudaStream_t stream, const strata__int8_rows_args *args);
 strata_status strata__cuda_int8_decode(cudaStream_t stream, const strata__int8_decode_args *args);

@@ -5,6 +5,8 @@
 namespace
 {
 
+constexpr uint32_t MOST_FORMATS = 64; /* whose ids have a bit in inline_formats */
+
 typedef void (*inline_kernel)(strata__int8_inline_args, uint32_t);
 
 struct inline_choice {
@@ -25,32 +27,34 @@ inline_choice choice_of(uint32_t format)
     }
 }
 
-/* What a block has beside the dynamic shared memory. */
-uint32_t static_bytes(const inline_choice &choice)
+/* Loads a format's kernel where a block may have the shared memory that it takes. */
+strata_status load_format(strata__cuda_state *state, uint32_t format, const inline_choice &choice)
 {
-    cudaFuncAttributes attributes;
+    cudaFuncAttributes attributes = {};
     const void *kernel = reinterpret_cast<const void *>(choice.kernel);
-    return cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess
-               ? (uint32_t)attributes.sharedSizeBytes
-               : 0;
+    strata_status status = strata__cuda_status(cudaFuncGetAttributes(&attributes, kernel),
+                                               "asking what the int8 product takes");
+    if (status != STRATA_OK ||
+        choice.bytes + attributes.sharedSizeBytes > state->shared_memory_bytes)
+        return status;
+    state->inline_formats |= 1ull << format;
+    return strata__cuda_load_kernels(&kernel, 1, choice.bytes);
 }
 
 } /* namespace */
 
 bool strata__cuda_int8_inline_fits(const strata__cuda_state *state, uint32_t format)
 {
-    inline_choice choice = choice_of(format);
-    return choice.kernel && choice.bytes + static_bytes(choice) <= state->shared_memory_bytes;
+    return format < MOST_FORMATS && state->inline_formats >> format & 1;
 }
 
-strata_status strata__cuda_int8_inline_load(const strata__cuda_state *state)
+strata_status strata__cuda_int8_inline_load(strata__cuda_state *state)
 {
     strata_status status = STRATA_OK;
-    for (uint32_t format = 0; format < 64 && status == STRATA_OK; format++) {
+    for (uint32_t format = 0; format < MOST_FORMATS && status == STRATA_OK; format++) {
         inline_choice choice = choice_of(format);
-        const void *kernel = reinterpret_cast<const void *>(choice.kernel);
-        if (choice.kernel && strata__cuda_int8_inline_fits(state, format))
-            status = strata__cuda_load_kernels(&kernel, 1, choice.bytes);
+        if (choice.kernel)
+            status = load_format(state, format, choice);
     }
     return status;
 }

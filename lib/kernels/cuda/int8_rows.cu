@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(THREADS)
 
 } /* namespace */
 
-strata_status strata__cuda_int8_load(const strata__cuda_state *state)
+strata_status strata__cuda_int8_load(strata__cuda_state *state)
 {
     const void *kernels[] = {reinterpret_cast<const void *>(quantise<false>),
                              reinterpret_cast<const void *>(quantise<true>)};
