@@ -65,19 +65,14 @@ static inline codes_16 codes_less(codes_16 x, int value)
     return _mm_sub_epi8(x, _mm_set1_epi8((char)value));
 }
 
-/* -code where the mask is 255, code where it is 0 */
-static inline codes_16 codes_negate(codes_16 x, codes_16 mask)
-{
-    return _mm_sub_epi8(_mm_xor_si128(x, mask), mask);
-}
-
-/* As above where a bit is set. */
+/* -code where a bit is set, else code */
 static inline codes_16 codes_negate_bits(codes_16 x, uint32_t bits)
 {
 #if defined(__AVX512F__)
     return _mm_mask_sub_epi8(x, (__mmask16)bits, _mm_setzero_si128(), x);
 #else
-    return codes_negate(x, codes_of_bits(bits, 255));
+    __m128i mask = codes_of_bits(bits, 255);
+    return _mm_sub_epi8(_mm_xor_si128(x, mask), mask);
 #endif
 }
 
@@ -170,15 +165,11 @@ static inline codes_16 codes_less(codes_16 x, int value)
     return x - codes_all(value);
 }
 
-static inline codes_16 codes_negate(codes_16 x, codes_16 mask)
-{
-    return (x ^ mask) - mask;
-}
-
 static inline codes_16 codes_negate_bits(codes_16 x, uint32_t bits)
 {
-    return codes_negate(
-        x, codes_of_u64(strata__sign_masks[bits & 255], strata__sign_masks[bits >> 8 & 255]));
+    codes_16 mask =
+        codes_of_u64(strata__sign_masks[bits & 255], strata__sign_masks[bits >> 8 & 255]);
+    return (x ^ mask) - mask;
 }
 
 static inline codes_16 codes_of_nibbles(const uint8_t *packed)

@@ -11,32 +11,6 @@
 
 #include "kernels/cuda/shared.cuh"
 
-/* 16 bytes; with `valid` false the target is filled with zeros and nothing is read. */
-static __device__ __forceinline__ void copy_async_16(uint32_t target, const void *source,
-                                                     bool valid)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(target), "l"(source),
-                 "r"(valid ? 16 : 0)
-                 : "memory");
-}
-
-static __device__ __forceinline__ void copy_async_4(void *target, const void *source)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;\n" ::"r"(shared_address(target)),
-                 "l"(source)
-                 : "memory");
-}
-
-static __device__ __forceinline__ void copy_async_commit()
-{
-    asm volatile("cp.async.commit_group;\n" ::: "memory");
-}
-
-template <int PENDING> static __device__ __forceinline__ void copy_async_wait()
-{
-    asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
-}
-
 static __device__ __forceinline__ void load_matrix_x4(uint32_t (&r)[4], uint32_t address)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"

@@ -11,12 +11,48 @@
 
 static constexpr float HALF_MAX = 65504.0f;
 
+static __device__ __forceinline__ float4 products_of(float4 a, float4 b)
+{
+    return {a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w};
+}
+
+static __device__ __forceinline__ float largest_of(float4 v)
+{
+    return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
+}
+
+/* sum += v . v */
+static __device__ __forceinline__ float squares_of(float4 v, float sum)
+{
+    return fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, fmaf(v.x, v.x, sum))));
+}
+
 static __device__ __forceinline__ float warp_sum(float value)
 {
 #pragma unroll
     for (int lane = 16; lane > 0; lane /= 2)
         value += __shfl_xor_sync(0xffffffffu, value, lane);
     return value;
+}
+
+/* before[i] = the sum of own(0) ... own(i - 1), up to before[count]; by one warp. */
+template <typename OWN>
+static __device__ __forceinline__ void sums_before(uint32_t *before, uint32_t count, OWN own)
+{
+    uint32_t carried = 0;
+    for (uint32_t base = 0; base < count; base += 32) {
+        uint32_t i = base + threadIdx.x, value = i < count ? own(i) : 0, sum = value;
+#pragma unroll
+        for (uint32_t step = 1; step < 32; step *= 2) {
+            uint32_t other = __shfl_up_sync(0xffffffffu, sum, step);
+            sum += threadIdx.x >= step ? other : 0;
+        }
+        if (i < count)
+            before[i] = carried + sum - value;
+        carried += __shfl_sync(0xffffffffu, sum, 31);
+    }
+    if (threadIdx.x == 0)
+        before[count] = carried;
 }
 
 static __device__ __forceinline__ float warp_max(float value)

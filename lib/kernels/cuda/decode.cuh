@@ -49,6 +49,21 @@ STRATA__BLOCK_SHAPE(STRATA__IQ1_M, 256, 56);
 STRATA__BLOCK_SHAPE(STRATA__MXFP4, 32, 17);
 STRATA__BLOCK_SHAPE(STRATA__Q2_0, 64, 18);
 
+/* How a format is summed in int8 (kernels/int8.h): values of a dot, offsets, scales to 2^126. */
+template <int FORMAT> struct int8_sum_of {
+    static constexpr uint32_t D = FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K ||
+                                          FORMAT == STRATA__Q6_K || FORMAT == STRATA__IQ1_M ||
+                                          FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ2_S
+                                      ? 16
+                                  : FORMAT == STRATA__Q2_0 ? 64
+                                                           : 32;
+    static constexpr int PARTS = D == 16 ? 2 : 1; /* dots of 32 values */
+    static constexpr bool OFFSETS = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1 ||
+                                    FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q4_K ||
+                                    FORMAT == STRATA__Q5_K;
+    static constexpr bool WIDE = FORMAT == STRATA__MXFP4;
+};
+
 /* Every format of blocks once, and with the plain types. */
 #define STRATA__FOR_EACH_BLOCK_FORMAT(X)                                                           \
     X(STRATA__Q4_0)                                                                                \
@@ -97,6 +112,19 @@ static __device__ __forceinline__ uint32_t load_u32(const uint8_t *p)
 static __device__ __forceinline__ float float_of_half(uint32_t bits)
 {
     return __half2float(__ushort_as_half((unsigned short)bits));
+}
+
+/* Of MXFP4, half of 2^(e - 127), since the table holds doubled values; subnormal for e < 2. */
+static __device__ __forceinline__ float mxfp4_scale(uint32_t e)
+{
+    return __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+}
+
+/* Of IQ1_M, a half that is spread over the top nibbles of the block's last words. */
+static __device__ __forceinline__ float iq1_m_scale(uint32_t w0, uint32_t w1, uint32_t w2,
+                                                    uint32_t w3)
+{
+    return float_of_half(w0 >> 12 | (w1 >> 8 & 0x00f0) | (w2 >> 4 & 0x0f00) | (w3 & 0xf000));
 }
 
 static __device__ __forceinline__ float load_half(const uint8_t *p)
@@ -329,10 +357,8 @@ static __device__ __forceinline__ void decode_small(const uint8_t *block, uint32
         code8 packed = {
             load_u8(p) | load_u8(p + 1) << 8 | load_u8(p + 2) << 16 | load_u8(p + 3) << 24,
             load_u8(p + 4) | load_u8(p + 5) << 8 | load_u8(p + 6) << 16 | load_u8(p + 7) << 24};
-        uint32_t e = load_u8(block);
-        /* Half of 2^(e - 127), since the table holds doubled values; subnormal for e < 2. */
-        float scale = __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
-        scale_codes(look_up_mxfp4(nibbles_of(packed, part >> 1)), 128.0f, scale, v);
+        scale_codes(look_up_mxfp4(nibbles_of(packed, part >> 1)), 128.0f,
+                    mxfp4_scale(load_u8(block)), v);
     } else {
         constexpr bool OFFSET = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1;
         constexpr bool FIFTH = FORMAT == STRATA__Q5_0 || FORMAT == STRATA__Q5_1;
@@ -448,8 +474,7 @@ static __device__ __forceinline__ void decode_shifted(const uint8_t *block, uint
         uint32_t g = part / 2;
         uint32_t w0 = load_u16(block + 48), w1 = load_u16(block + 50);
         uint32_t w2 = load_u16(block + 52), w3 = load_u16(block + 54);
-        /* The half scale is spread over the words' top nibbles. */
-        float d = float_of_half(w0 >> 12 | (w1 >> 8 & 0x00f0) | (w2 >> 4 & 0x0f00) | (w3 & 0xf000));
+        float d = iq1_m_scale(w0, w1, w2, w3);
         uint32_t word = g < 8 ? (g < 4 ? w0 : w1) : (g < 12 ? w2 : w3);
         uint32_t nibble = load_u8(block + 32 + g) >> 4 * (part % 2) & 15;
         uint32_t index = load_u8(block + part) | (nibble & 7) << 8;

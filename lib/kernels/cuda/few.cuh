@@ -164,21 +164,6 @@ struct row_facts {
     float squares; /* of the slice */
 };
 
-__device__ __forceinline__ float4 times(float4 v, float4 g)
-{
-    return {v.x * g.x, v.y * g.y, v.z * g.z, v.w * g.w};
-}
-
-__device__ __forceinline__ float largest_of(float4 v)
-{
-    return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
-}
-
-__device__ __forceinline__ float squares_of(float4 v, float sum)
-{
-    return fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, fmaf(v.x, v.x, sum))));
-}
-
 /*
  * The power of two that brings a magnitude to [2^8, 2^9), so that a slice's halves are as exact as
  * they can be, whatever the row's range; 1 for zeros, infinities and NaNs.
@@ -214,7 +199,7 @@ __device__ __forceinline__ void stage_values(uint8_t *to, uint32_t n, own_values
         float squares = warp_sum(squares_of(v.high, squares_of(v.low, 0.0f)));
         if (lane == n)
             facts.squares = squares;
-        v = {times(v.low, gains.low), times(v.high, gains.high)};
+        v = {products_of(v.low, gains.low), products_of(v.high, gains.high)};
     }
     uint32_t most = __float_as_uint(fmaxf(largest_of(v.low), largest_of(v.high)));
     float scale = slice_scale_of(__reduce_max_sync(0xffffffffu, most)), inverse = 1.0f / scale;

@@ -49,19 +49,9 @@ struct warp_sums {
     }
 };
 
-__device__ __forceinline__ float squares_of(float4 v, float sum)
-{
-    return fmaf(v.w, v.w, fmaf(v.z, v.z, fmaf(v.y, v.y, fmaf(v.x, v.x, sum))));
-}
-
 __device__ __forceinline__ float inverse_rms(const strata__norm_args &norm, float squares)
 {
     return 1.0f / sqrtf(squares / (float)norm.width + norm.eps);
-}
-
-__device__ __forceinline__ float4 products_of(float4 a, float4 b)
-{
-    return {a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w};
 }
 
 /* sum += v . w */
@@ -150,11 +140,6 @@ __device__ __forceinline__ void expert_logits(const few_router_args &args, uint3
                 total.x * inverse_rms(norm, total.y) + bias;
         }
     }
-}
-
-__device__ __forceinline__ float largest_of(float4 v)
-{
-    return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
 }
 
 __device__ __forceinline__ uint2 packed(float4 v, float factor)

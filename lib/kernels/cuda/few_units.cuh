@@ -38,9 +38,7 @@ template <int FORMAT> struct unit_form {
         : FORMAT == STRATA__IQ2_XXS || FORMAT == STRATA__IQ3_XXS || FORMAT == STRATA__IQ3_S ? 4
                                                                                             : 2;
     static constexpr bool HAS_LOW = FORMAT == STRATA__Q6_K;
-    static constexpr bool HAS_MINIMUM = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1 ||
-                                        FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q4_K ||
-                                        FORMAT == STRATA__Q5_K;
+    static constexpr bool HAS_MINIMUM = int8_sum_of<FORMAT>::OFFSETS;
 };
 
 /* Loads from shared memory; words at any address. */
@@ -476,9 +474,7 @@ static __device__ __forceinline__ float unit_scale(const uint8_t *row, uint32_t 
     if constexpr (FORMAT == STRATA__F16) {
         return 1.0f;
     } else if constexpr (FORMAT == STRATA__MXFP4) {
-        uint32_t e = staged_u8(block);
-        /* Half of 2^(e - 127), since the table holds doubled values; subnormal for e < 2. */
-        return __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+        return mxfp4_scale(staged_u8(block));
     } else if constexpr (FORMAT == STRATA__IQ4_XS) {
         uint32_t low = staged_u8(block + 4 + step / 2) >> 4 * (step % 2) & 15;
         uint32_t high = staged_u16(block + 2) >> 2 * step & 3;
@@ -486,8 +482,7 @@ static __device__ __forceinline__ float unit_scale(const uint8_t *row, uint32_t 
     } else if constexpr (FORMAT == STRATA__IQ1_M) {
         uint32_t w0 = staged_u16(block + 48), w1 = staged_u16(block + 50);
         uint32_t w2 = staged_u16(block + 52), w3 = staged_u16(block + 54);
-        return 0.125f *
-               float_of_half(w0 >> 12 | (w1 >> 8 & 0x00f0) | (w2 >> 4 & 0x0f00) | (w3 & 0xf000));
+        return 0.125f * iq1_m_scale(w0, w1, w2, w3);
     } else {
         constexpr uint32_t AT = FORMAT == STRATA__Q2_K   ? 80
                                 : FORMAT == STRATA__Q3_K ? 108

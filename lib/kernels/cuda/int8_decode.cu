@@ -15,21 +15,11 @@ namespace
 constexpr uint32_t WARPS = 8, MOST_ROWS = 32, LEAST_ROWS = 8, ENOUGH_BLOCKS = 1024;
 constexpr uint32_t CHUNK = 1024; /* values of a row between two gatherings */
 
-/* Least values of a dot, and whether the format has offsets. */
-template <int FORMAT> struct int8_form_of {
-    static constexpr bool SIXTEEN = FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K ||
-                                    FORMAT == STRATA__Q6_K || FORMAT == STRATA__IQ1_M ||
-                                    FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ2_S;
-    static constexpr bool OFFSETS = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1 ||
-                                    FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q4_K ||
-                                    FORMAT == STRATA__Q5_K;
-    static constexpr uint32_t GROUPS = CHUNK / (SIXTEEN ? 16 : 32);
-};
-
 template <int FORMAT> struct gathered_terms {
-    static constexpr uint32_t GROUPS = int8_form_of<FORMAT>::GROUPS;
+    /* Rows may have scales of 32 values where the format has them of 64. */
+    static constexpr uint32_t GROUPS = CHUNK / (int8_sum_of<FORMAT>::D == 16 ? 16 : 32);
     float scales[GROUPS][MOST_ROWS + 1];
-    float offsets[int8_form_of<FORMAT>::OFFSETS ? GROUPS : 1][MOST_ROWS + 1];
+    float offsets[int8_sum_of<FORMAT>::OFFSETS ? GROUPS : 1][MOST_ROWS + 1];
 };
 
 /* True when some of the expert's rows lie in the range. */
@@ -59,7 +49,7 @@ __device__ __forceinline__ void decode_row(const uint8_t *blocks, const void *gr
         if (at % values)
             continue;
         terms.scales[(piece * 8 - first) / values][own] = v.scale;
-        if constexpr (int8_form_of<FORMAT>::OFFSETS)
+        if constexpr (int8_sum_of<FORMAT>::OFFSETS)
             terms.offsets[(piece * 8 - first) / values][own] = v.offset;
     }
 }
@@ -113,7 +103,7 @@ __global__ void __launch_bounds__(WARPS * 32)
             uint8_t *to = image + (uint64_t)(from / STRATA__INT8_K) * STRATA__INT8_IMAGE_BYTES +
                           from % STRATA__INT8_K / values * (STRATA__SLAB_ROWS * 4);
             *reinterpret_cast<float *>(to) = terms.scales[g][own];
-            if constexpr (int8_form_of<FORMAT>::OFFSETS)
+            if constexpr (int8_sum_of<FORMAT>::OFFSETS)
                 *reinterpret_cast<float *>(to + STRATA__INT8_SCALE_BYTES) = terms.offsets[g][own];
         }
         __syncthreads();

@@ -63,25 +63,6 @@ template <int FORMAT> struct inline_shape {
     static constexpr uint32_t BYTES = STAGES_BYTES > GATHER_BYTES ? STAGES_BYTES : GATHER_BYTES;
 };
 
-template <int BYTES>
-__device__ __forceinline__ void copy_some(uint8_t *to, const void *from, uint32_t bytes)
-{
-    if constexpr (BYTES == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to)),
-                     "l"(from), "r"(bytes)
-                     : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;\n" ::"r"(shared_address(to)),
-                     "l"(from), "r"(bytes)
-                     : "memory");
-}
-
-__device__ __forceinline__ void copy_4(uint8_t *to, const void *from)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;\n" ::"r"(shared_address(to)), "l"(from)
-                 : "memory");
-}
-
 /*
  * The thread, hidden from the compiler: what is derived from it is found anew each time, where it
  * would be kept in registers that spill.
@@ -146,15 +127,16 @@ __device__ __forceinline__ void load_rows(const inline_tile &tile, uint32_t inpu
                   (chunk ^ ((r & 3) * 2 + (r >> 2 & 1)) << 4);
     const uint8_t *from = tile.rows + (r * row_bytes + first + chunk);
     if (chunk < left && r < rows)
-        copy_16(to, from, true);
+        copy_async_16(shared_address(to), from, true);
     if (chunk < left && r + THREADS / 8 < rows)
-        copy_16(to + shape::CODE_BYTES / 2, from + THREADS / 8 * row_bytes, true);
+        copy_async_16(shared_address(to + shape::CODE_BYTES / 2), from + THREADS / 8 * row_bytes,
+                      true);
     if (part * 32 < left && t < rows) {
         const uint8_t *terms = tile.rows + (t * row_bytes + codes + first / 8 + part * 4);
         to = memory + shape::SCALES + buffer * shape::TERM_BYTES + threadIdx.x * 4;
-        copy_4(to, terms);
+        copy_async_4(to, terms);
         if (int8_sum_of<FORMAT>::OFFSETS)
-            copy_4(to + shape::SUMS - shape::SCALES, terms + (row_bytes - codes) / 2);
+            copy_async_4(to + shape::SUMS - shape::SCALES, terms + (row_bytes - codes) / 2);
     }
 }
 
@@ -204,10 +186,10 @@ __device__ __forceinline__ void copy_row(uint8_t *to, const uint8_t *from, uint3
     for (uint32_t at = 0; aligned && at < shape::GRANULES * G; at += 4 * G) {
         /* Stages of 256 values are whole. */
         if (shape::VALUES == 256 && at + 4 * G <= shape::PIECE)
-            copy_some<G>(to + own + at, from + own + at, G);
+            copy_async<G>(shared_address(to + own + at), from + own + at, G);
         else if (own + at < bytes)
-            copy_some<G>(to + own + at, from + own + at,
-                         shape::PLACED ? G : min(G, bytes - at - own));
+            copy_async<G>(shared_address(to + own + at), from + own + at,
+                          shape::PLACED ? G : min(G, bytes - at - own));
     }
     /* Of matrices that begin at odd addresses the same bytes, one by one. */
 #pragma unroll 1
@@ -530,23 +512,23 @@ multiply_tile(const strata__int8_inline_args &args, const inline_tile &tile, uin
     uint32_t inputs = args.product.inputs;
     load_rows<FORMAT>(tile, inputs, 0, memory);
     load_weights<FORMAT>(tile, inputs, 0, memory);
-    commit();
+    copy_async_commit();
     for (uint32_t panel = 0; panel * PANEL < inputs; panel++) {
         uint32_t left = inputs - panel * PANEL, stage = panel / HALVES, half = panel % HALVES;
         if (HALVES == 2 && half)
-            wait_copies<1>();
+            copy_async_wait<1>();
         else
-            wait_copies<0>();
+            copy_async_wait<0>();
         convert_sums<FORMAT>(panel % 2, memory);
         __syncthreads();
         if (left > PANEL)
             load_rows<FORMAT>(tile, inputs, panel + 1, memory);
         if (HALVES == 2)
-            commit();
+            copy_async_commit();
         if (half == 0 && left > shape::STAGE)
             load_weights<FORMAT>(tile, inputs, stage + 1, memory);
         if (HALVES == 1 || half == 0)
-            commit();
+            copy_async_commit();
         uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4;
         uint32_t own = threadIdx.x % (2 * shape::MTILES);
         const uint8_t *raw = memory + shape::WEIGHTS + stage % 2 * shape::WEIGHT_BYTES +

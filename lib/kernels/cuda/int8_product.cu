@@ -129,19 +129,20 @@ __device__ __forceinline__ void load_stage(const strata__int8_product_args &args
     bool inside = threadIdx.x % 8 * 16 < left;
 #pragma unroll
     for (uint32_t i = 0; i < S::ROWS * 8 / S::THREADS; i++, from += copies.code_step)
-        copy_16(stage + place::CODES + copies.place + i * S::THREADS * 16, from,
-                inside && copies.rows >> i & 1);
+        copy_async_16(shared_address(stage + place::CODES + copies.place + i * S::THREADS * 16),
+                      from, inside && copies.rows >> i & 1);
     if (copies.terms_wanted)
-        copy_16(stage + copies.terms_place, copies.terms, true);
+        copy_async_16(shared_address(stage + copies.terms_place), copies.terms, true);
     stage += threadIdx.x * 16;
 #pragma unroll
     for (uint32_t i = 0; i < STRATA__INT8_CODE_BYTES / 16 / S::THREADS; i++)
-        copy_16(stage + place::WEIGHTS + i * S::THREADS * 16, image + i * S::THREADS * 16, true);
+        copy_async_16(shared_address(stage + place::WEIGHTS + i * S::THREADS * 16),
+                      image + i * S::THREADS * 16, true);
     if (copies.scales_wanted)
-        copy_16(stage + place::SCALES, image + STRATA__INT8_CODE_BYTES, true);
+        copy_async_16(shared_address(stage + place::SCALES), image + STRATA__INT8_CODE_BYTES, true);
     if (copies.offsets_wanted)
-        copy_16(stage + place::OFFSETS, image + STRATA__INT8_CODE_BYTES + STRATA__INT8_SCALE_BYTES,
-                true);
+        copy_async_16(shared_address(stage + place::OFFSETS),
+                      image + STRATA__INT8_CODE_BYTES + STRATA__INT8_SCALE_BYTES, true);
     copies.codes += STRATA__INT8_K;
     copies.terms += 16;
 }
@@ -481,21 +482,21 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
             if (s * STRATA__INT8_K < args.inputs)
                 load_stage<S>(args, tile, copies, args.inputs - s * STRATA__INT8_K,
                               stages + s * place::BYTES);
-            commit();
+            copy_async_commit();
         }
         if (threadIdx.x < 32)
             find_work<S::ROWS>(list, args.range.experts, args.slabs, tile.index + gridDim.x, &next);
         for (uint32_t left = args.inputs;;) {
             uint32_t ahead = (stage_count - 1) * STRATA__INT8_K;
             if (S::MOST_STAGES > S::STAGES && stage_count == S::MOST_STAGES)
-                wait_copies<S::MOST_STAGES - 2>();
+                copy_async_wait<S::MOST_STAGES - 2>();
             else
-                wait_copies<S::STAGES - 2>();
+                copy_async_wait<S::STAGES - 2>();
             __syncthreads();
             if (left > ahead)
                 load_stage<S>(args, tile, copies, left - ahead,
                               stages + (reading ? reading - 1 : stage_count - 1) * place::BYTES);
-            commit();
+            copy_async_commit();
             warp_place warp = place_of_warp<S>();
             if (warp.row < tile.rows)
                 multiply_all<S, PAIRED>(sums, stages + reading * place::BYTES, warp, left,

@@ -10,18 +10,7 @@
 
 #include "kernels/cuda/few_units.cuh"
 
-/* How a format is summed by itself: values of a dot, offsets, scales of up to 2^126. */
-template <int FORMAT> struct int8_sum_of {
-    static constexpr uint32_t D = FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K ||
-                                          FORMAT == STRATA__Q6_K || FORMAT == STRATA__IQ1_M ||
-                                          FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ2_S
-                                      ? 16
-                                  : FORMAT == STRATA__Q2_0 ? 64
-                                                           : 32;
-    static constexpr int PARTS = D == 16 ? 2 : 1; /* dots of 32 values */
-    static constexpr bool OFFSETS = unit_form<FORMAT>::HAS_MINIMUM;
-    static constexpr bool WIDE = FORMAT == STRATA__MXFP4;
-};
+constexpr uint32_t IQ2_NEGATIVES = 0x00d5e7f8; /* of IQ2_VALUES */
 
 /* Signs of eight values, by the byte or the index that a format has for them. */
 template <int FORMAT> struct int8_books {
@@ -54,8 +43,8 @@ template <int FORMAT> struct int8_books {
     __device__ __forceinline__ code8 point(uint32_t index, uint32_t sign) const
     {
         uint32_t selector = books.points[unit_books<FORMAT>::POINTS ? index : 0] | signs[sign];
-        return {select_from(IQ2_VALUES, 0x00d5e7f8u, selector),
-                select_from(IQ2_VALUES, 0x00d5e7f8u, selector >> 16)};
+        return {select_from(IQ2_VALUES, IQ2_NEGATIVES, selector),
+                select_from(IQ2_VALUES, IQ2_NEGATIVES, selector >> 16)};
     }
 
     /* Two points of IQ3 formats, of codes that are not 0. */
@@ -261,9 +250,7 @@ template <int FORMAT, int PARTS>
 static __device__ __forceinline__ void small_terms(const uint8_t *block, int8_terms<PARTS> &t)
 {
     if constexpr (FORMAT == STRATA__MXFP4) {
-        uint32_t e = staged_u8(block);
-        /* Half of 2^(e - 127), since the table holds doubled values; subnormal for e < 2. */
-        t.w[0] = __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+        t.w[0] = mxfp4_scale(staged_u8(block));
     } else {
         t.w[0] = staged_half(block) * (FORMAT == STRATA__Q4_0   ? 0.0625f
                                        : FORMAT == STRATA__Q5_0 ? 0.125f
@@ -319,7 +306,7 @@ static __device__ __forceinline__ void iq_terms(const uint8_t *block, uint32_t s
     } else if constexpr (FORMAT == STRATA__IQ1_M) {
         uint32_t w0 = staged_u16(block + 48), w1 = staged_u16(block + 50);
         uint32_t w2 = staged_u16(block + 52), w3 = staged_u16(block + 54);
-        float d = float_of_half(w0 >> 12 | (w1 >> 8 & 0x00f0) | (w2 >> 4 & 0x0f00) | (w3 & 0xf000));
+        float d = iq1_m_scale(w0, w1, w2, w3);
         uint32_t word = staged_u16(block + 48 + 2 * (step / 2)) >> 6 * (step % 2);
         d *= 0.125f;
         t.w[0] = d * (float)(2 * (word & 7) + 1);

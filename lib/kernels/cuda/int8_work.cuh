@@ -33,25 +33,10 @@ __device__ __forceinline__ void build_list(work_list &list, const strata__cuda_r
         list.first[e] = min(max(range.offsets[e], range.first_row), range.first_row + range.rows) -
                         range.first_row;
     __syncthreads();
-    if (threadIdx.x < 32) {
-        uint32_t carried = 0;
-        for (uint32_t base = 0; base < range.experts; base += 32) {
-            uint32_t e = base + threadIdx.x, own = 0;
-            if (e < range.experts)
-                own = (list.first[e + 1] - list.first[e] + ROWS - 1) / ROWS;
-            uint32_t sum = own;
-#pragma unroll
-            for (uint32_t step = 1; step < 32; step *= 2) {
-                uint32_t other = __shfl_up_sync(0xffffffffu, sum, step);
-                sum += threadIdx.x >= step ? other : 0;
-            }
-            if (e < range.experts)
-                list.before[e] = carried + sum - own;
-            carried += __shfl_sync(0xffffffffu, sum, 31);
-        }
-        if (threadIdx.x == 0)
-            list.before[range.experts] = carried;
-    }
+    if (threadIdx.x < 32)
+        sums_before(list.before, range.experts, [&](uint32_t e) {
+            return (list.first[e + 1] - list.first[e] + ROWS - 1) / ROWS;
+        });
     __syncthreads();
 }
 
@@ -75,23 +60,6 @@ __device__ __forceinline__ void find_work(const work_list &list, uint32_t expert
     tile->first_row = first;
     tile->rows = none ? 0 : min(list.first[expert + 1] - first, ROWS);
     tile->column = index % columns;
-}
-
-__device__ __forceinline__ void copy_16(uint8_t *to, const void *from, bool valid)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to)),
-                 "l"(from), "r"(valid ? 16 : 0)
-                 : "memory");
-}
-
-__device__ __forceinline__ void commit()
-{
-    asm volatile("cp.async.commit_group;\n" ::: "memory");
-}
-
-template <int PENDING> __device__ __forceinline__ void wait_copies()
-{
-    asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
 }
 
 /* BIAS as an integer: sums that start there are, as float32, BIAS plus the sum. */

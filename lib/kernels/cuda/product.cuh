@@ -51,23 +51,8 @@ static __device__ __forceinline__ void build_tile_table(tile_table<ROWS> &table,
         table.before[e] = (rows + ROWS - 1) / ROWS;
     }
     __syncthreads();
-    if (threadIdx.x < 32) {
-        uint32_t carried = 0;
-        for (uint32_t base = 0; base < range.experts; base += 32) {
-            uint32_t e = base + threadIdx.x;
-            uint32_t own = e < range.experts ? table.before[e] : 0, sum = own;
-#pragma unroll
-            for (uint32_t step = 1; step < 32; step *= 2) {
-                uint32_t other = __shfl_up_sync(0xffffffffu, sum, step);
-                sum += threadIdx.x >= step ? other : 0;
-            }
-            if (e < range.experts)
-                table.before[e] = carried + sum - own;
-            carried += __shfl_sync(0xffffffffu, sum, 31);
-        }
-        if (threadIdx.x == 0)
-            table.before[range.experts] = carried;
-    }
+    if (threadIdx.x < 32)
+        sums_before(table.before, range.experts, [&](uint32_t e) { return table.before[e]; });
     __syncthreads();
 }
 

@@ -22,16 +22,6 @@ __device__ __forceinline__ void copy_16(uint32_t to, const void *from, bool vali
                  : "memory");
 }
 
-__device__ __forceinline__ void commit()
-{
-    asm volatile("cp.async.commit_group;\n" ::: "memory");
-}
-
-template <int PENDING> __device__ __forceinline__ void wait_copies()
-{
-    asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
-}
-
 __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
@@ -148,15 +138,15 @@ __global__ void __launch_bounds__(THREADS, 1)
         for (uint32_t s = 0; s < STAGES - 1; s++) {
             if (s < k_blocks)
                 load_stage(source, args.inputs, s, base + s * STAGE_BYTES);
-            commit();
+            copy_async_commit();
         }
         for (uint32_t b = 0; b < k_blocks; b++) {
-            wait_copies<STAGES - 2>();
+            copy_async_wait<STAGES - 2>();
             __syncthreads();
             uint32_t ahead = b + STAGES - 1;
             if (ahead < k_blocks)
                 load_stage(source, args.inputs, ahead, base + ahead % STAGES * STAGE_BYTES);
-            commit();
+            copy_async_commit();
             if (warp_row < tile.rows)
                 multiply_stage(sums, base + b % STAGES * STAGE_BYTES, warp_row, warp_column);
         }
