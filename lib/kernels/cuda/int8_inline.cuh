@@ -13,15 +13,14 @@
 #ifndef STRATA_KERNELS_CUDA_INT8_INLINE_CUH
 #define STRATA_KERNELS_CUDA_INT8_INLINE_CUH
 
+#include "kernels/cuda/int8_inline_out.cuh"
 #include "kernels/cuda/int8_units.cuh"
 #include "kernels/cuda/int8_work.cuh"
 
 namespace
 {
 
-constexpr uint32_t TILE_ROWS = 64, WARPS = 8, THREADS = WARPS * 32, PANEL = STRATA__INT8_K;
-constexpr uint32_t PIECES = TILE_ROWS / 8;        /* eight activation rows each */
-constexpr uint32_t GATHERED_ROWS = TILE_ROWS / 2; /* rows of h that are quantised at once */
+constexpr uint32_t TILE_ROWS = 8 * PIECES, PANEL = STRATA__INT8_K;
 
 constexpr uint32_t greatest_divisor(uint32_t a, uint32_t b)
 {
@@ -402,104 +401,6 @@ multiply_panel(float (&sums)[inline_shape<FORMAT>::MTILES][PIECES][4], const uin
     }
 }
 
-template <int FORMAT>
-__device__ __forceinline__ void
-store_tile(const strata__int8_product_args &args, const work_tile &tile,
-           const float (&sums)[inline_shape<FORMAT>::MTILES][PIECES][4])
-{
-    using shape = inline_shape<FORMAT>;
-    uint32_t expert = args.range.first_expert + tile.expert;
-    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
-    uint32_t first = tile.column * shape::ROWS + warp * shape::WARP_ROWS + r;
-    float factor = args.expert_scale ? args.expert_scale[expert] : 1.0f;
-#pragma unroll
-    for (int p = 0; p < 2 * shape::MTILES; p++) {
-        uint32_t output = first + 8 * p;
-        if (output >= args.outputs)
-            continue;
-        float bias = args.bias ? __ldg(args.bias + (uint64_t)expert * args.outputs + output) : 0.0f;
-        float *out = args.out + (uint64_t)tile.first_row * args.out_stride + output;
-#pragma unroll
-        for (int j = 0; j < (int)PIECES; j++)
-#pragma unroll
-            for (int v = 0; v < 2; v++) {
-                uint32_t row = 8 * j + 2 * c + v;
-                if (row < tile.rows)
-                    out[(uint64_t)row * args.out_stride] =
-                        __fmul_rn(__fadd_rn(sums[p / 2][j][p % 2 * 2 + v], bias), factor);
-            }
-    }
-}
-
-/* Sums of half the activation rows to shared memory, [row][gates, then ups]. */
-template <int FORMAT>
-__device__ __forceinline__ void
-gather_half(float *gathered, const float (&sums)[inline_shape<FORMAT>::MTILES][PIECES][4],
-            const int first)
-{
-    using shape = inline_shape<FORMAT>;
-    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
-    float *to = gathered + 2 * c * shape::GATHER_PITCH + warp * shape::WARP_ROWS / 2 + r;
-#pragma unroll
-    for (int i = 0; i < shape::MTILES; i++)
-#pragma unroll
-        for (int j = 0; j < (int)PIECES / 2; j++)
-#pragma unroll
-            for (int v = 0; v < 4; v++)
-                to[(8 * j + v % 2) * shape::GATHER_PITCH + v / 2 * shape::OUTPUTS + 8 * i] =
-                    sums[i][first + j][v];
-}
-
-template <uint32_t ACTIVATION>
-__device__ __forceinline__ void activate_four(float (&gate)[4], const float (&up)[4])
-{
-#pragma unroll
-    for (int v = 0; v < 4; v++)
-        gate[v] = activate_exact(ACTIVATION, gate[v], up[v]);
-}
-
-__device__ __forceinline__ void add_biases(float (&sums)[4], const float *bias)
-{
-#pragma unroll
-    for (int v = 0; v < 4; v++)
-        sums[v] = with_bias(sums[v], bias, v);
-}
-
-/* Hidden values of the gathered sums, quantised: four a thread. `first`: row of the tile. */
-template <int FORMAT>
-__device__ __forceinline__ void quantise_half(const strata__int8_product_args &args,
-                                              const work_tile &tile, const float *gathered,
-                                              uint32_t first)
-{
-    using shape = inline_shape<FORMAT>;
-    constexpr uint32_t QUADS = shape::OUTPUTS / 4;
-    uint32_t column = threadIdx.x % QUADS * 4, output = tile.column * shape::OUTPUTS + column;
-    uint64_t bias = (uint64_t)(args.range.first_expert + tile.expert) * args.outputs + output;
-    bool inside = output < args.outputs;
-    uint32_t rows = min(GATHERED_ROWS, tile.rows - first);
-    for (uint32_t row = threadIdx.x / QUADS; (row & ~1u) < rows; row += THREADS / QUADS) {
-        float gate[4], up[4];
-        const float *from = gathered + row * shape::GATHER_PITCH + column;
-        *reinterpret_cast<float4 *>(gate) = *reinterpret_cast<const float4 *>(from);
-        *reinterpret_cast<float4 *>(up) = *reinterpret_cast<const float4 *>(from + shape::OUTPUTS);
-        if (args.bias && inside)
-            add_biases(gate, args.bias + bias);
-        if (args.up_bias && inside)
-            add_biases(up, args.up_bias + bias);
-        if (args.activation == STRATA__ACT_SWIGLU)
-            activate_four<STRATA__ACT_SWIGLU>(gate, up);
-        else if (args.activation == STRATA__ACT_GEGLU_TANH)
-            activate_four<STRATA__ACT_GEGLU_TANH>(gate, up);
-        else
-            activate_four<STRATA__ACT_SWIGLU_CLAMPED>(gate, up);
-#pragma unroll
-        for (int v = 0; v < 4; v++)
-            gate[v] = inside ? gate[v] : 0.0f;
-        quantise_four(gate, args.h_group, args.h, (uint64_t)tile.first_row + first + row, output,
-                      args.outputs, inside && row < rows);
-    }
-}
-
 /* The sums of a tile; weights are copied a stage ahead, activations a panel. */
 template <int FORMAT>
 __device__ __forceinline__ void
@@ -563,7 +464,7 @@ __global__ void __launch_bounds__(THREADS, 2)
             return;
         multiply_tile<FORMAT>(args, tile, memory, books, sums);
         if (args.matrices == 1) {
-            store_tile<FORMAT>(args.product, tile.work, sums);
+            store_tile<shape>(args.product, tile.work, sums);
             continue;
         }
         float *gathered = reinterpret_cast<float *>(memory);
@@ -572,9 +473,9 @@ __global__ void __launch_bounds__(THREADS, 2)
             if (half * GATHERED_ROWS >= tile.work.rows)
                 break;
             __syncthreads();
-            gather_half<FORMAT>(gathered, sums, half * (int)PIECES / 2);
+            gather_half<shape>(gathered, sums, half * (int)PIECES / 2);
             __syncthreads();
-            quantise_half<FORMAT>(args.product, tile.work, gathered, half * GATHERED_ROWS);
+            quantise_half<shape>(args.product, tile.work, gathered, half * GATHERED_ROWS);
         }
     }
 }
