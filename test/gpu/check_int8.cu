@@ -255,6 +255,7 @@ struct blob_table {
         for (const weight_rows &w : weights) {
             std::vector<uint8_t> bytes(misplaced);
             bytes.insert(bytes.end(), w.blocks.begin(), w.blocks.end());
+            bytes.resize((bytes.size() + 15) / 16 * 16); /* as much as is read where some is */
             blobs.push_back(new device_array<uint8_t>(bytes));
             pointers.push_back(blobs.back()->get() + misplaced);
         }

@@ -9,17 +9,27 @@ constexpr uint32_t MOST_FORMATS = 64; /* whose ids have a bit in inline_formats 
 
 typedef void (*inline_kernel)(strata__int8_inline_args, uint32_t);
 
+/* With tiles of 64 and of 128 activation rows: kernels, weight rows of a tile, shared memory. */
 struct inline_choice {
-    inline_kernel kernel;
-    uint32_t rows, bytes;
+    inline_kernel kernel[2];
+    uint32_t rows[2], bytes[2];
 };
+
+template <int FORMAT> inline_choice choice_for()
+{
+    using few = inline_shape<FORMAT, 1>;
+    using many = inline_shape<FORMAT, 2>;
+    return {{product_inline<FORMAT, 1>, product_inline<FORMAT, 2>},
+            {few::ROWS, many::ROWS},
+            {few::BYTES, many::BYTES}};
+}
 
 inline_choice choice_of(uint32_t format)
 {
     switch (format) {
 #define STRATA__CASE(f)                                                                            \
     case f:                                                                                        \
-        return {product_inline<f>, inline_shape<f>::ROWS, inline_shape<f>::BYTES};
+        return choice_for<f>();
         STRATA__FOR_EACH_BLOCK_FORMAT(STRATA__CASE)
 #undef STRATA__CASE
     default:
@@ -27,25 +37,34 @@ inline_choice choice_of(uint32_t format)
     }
 }
 
-/* Loads a format's kernel where a block may have the shared memory that it takes. */
+/* Loads a format's kernels that take no more shared memory than a block may have. */
 strata_status load_format(strata__cuda_state *state, uint32_t format, const inline_choice &choice)
 {
-    cudaFuncAttributes attributes = {};
-    const void *kernel = reinterpret_cast<const void *>(choice.kernel);
-    strata_status status = strata__cuda_status(cudaFuncGetAttributes(&attributes, kernel),
-                                               "asking what the int8 product takes");
-    if (status != STRATA_OK ||
-        choice.bytes + attributes.sharedSizeBytes > state->shared_memory_bytes)
-        return status;
-    state->inline_formats |= 1ull << format;
-    return strata__cuda_load_kernels(&kernel, 1, choice.bytes);
+    strata_status status = STRATA_OK;
+    for (int many = 0; many < 2 && status == STRATA_OK; many++) {
+        cudaFuncAttributes attributes = {};
+        const void *kernel = reinterpret_cast<const void *>(choice.kernel[many]);
+        status = strata__cuda_status(cudaFuncGetAttributes(&attributes, kernel),
+                                     "asking what the int8 product takes");
+        if (status != STRATA_OK ||
+            choice.bytes[many] + attributes.sharedSizeBytes > state->shared_memory_bytes)
+            continue;
+        state->inline_formats[many] |= 1ull << format;
+        status = strata__cuda_load_kernels(&kernel, 1, choice.bytes[many]);
+    }
+    return status;
+}
+
+bool has_format(uint64_t formats, uint32_t format)
+{
+    return format < MOST_FORMATS && formats >> format & 1;
 }
 
 } /* namespace */
 
 bool strata__cuda_int8_inline_fits(const strata__cuda_state *state, uint32_t format)
 {
-    return format < MOST_FORMATS && state->inline_formats >> format & 1;
+    return has_format(state->inline_formats[0] | state->inline_formats[1], format);
 }
 
 strata_status strata__cuda_int8_inline_load(strata__cuda_state *state)
@@ -53,7 +72,7 @@ strata_status strata__cuda_int8_inline_load(strata__cuda_state *state)
     strata_status status = STRATA_OK;
     for (uint32_t format = 0; format < MOST_FORMATS && status == STRATA_OK; format++) {
         inline_choice choice = choice_of(format);
-        if (choice.kernel)
+        if (choice.kernel[0])
             status = load_format(state, format, choice);
     }
     return status;
@@ -62,14 +81,18 @@ strata_status strata__cuda_int8_inline_load(strata__cuda_state *state)
 strata_status strata__cuda_int8_inline(const strata__cuda_state *state, cudaStream_t stream,
                                        const strata__int8_inline_args *args)
 {
-    inline_choice choice = choice_of(args->matrix[0].format);
+    uint32_t format = args->matrix[0].format;
+    inline_choice choice = choice_of(format);
     const strata__cuda_range &range = args->product.range;
-    uint32_t outputs = choice.rows / args->matrices;
+    uint32_t many = range.rows / range.experts > WARP_TILE_ROWS;
+    if (!has_format(state->inline_formats[many], format))
+        many = !many;
+    uint32_t outputs = choice.rows[many] / args->matrices;
     uint32_t columns = (args->product.outputs + outputs - 1) / outputs;
-    uint64_t most = (uint64_t)(range.rows / TILE_ROWS + range.experts) * columns;
+    uint64_t most = (uint64_t)(range.rows / (WARP_TILE_ROWS << many) + range.experts) * columns;
     uint32_t blocks = 2 * state->multiprocessors;
     blocks = most < blocks ? (uint32_t)most : blocks;
-    inline_kernel kernel = choice.kernel;
-    kernel<<<blocks, THREADS, choice.bytes, stream>>>(*args, columns);
+    inline_kernel kernel = choice.kernel[many];
+    kernel<<<blocks, THREADS, choice.bytes[many], stream>>>(*args, columns);
     return strata__cuda_status(cudaGetLastError(), "multiplying int8");
 }

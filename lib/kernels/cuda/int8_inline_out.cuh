@@ -25,7 +25,8 @@ __device__ __forceinline__ void store_tile(const strata__int8_product_args &args
 {
     uint32_t expert = args.range.first_expert + tile.expert;
     uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
-    uint32_t first = tile.column * shape::ROWS + warp * shape::WARP_ROWS + r;
+    uint32_t first = tile.column * shape::ROWS + warp % shape::WEIGHT_WARPS * shape::WARP_ROWS + r;
+    uint32_t first_row = warp / shape::WEIGHT_WARPS * 64;
     float factor = args.expert_scale ? args.expert_scale[expert] : 1.0f;
 #pragma unroll
     for (int p = 0; p < 2 * shape::MTILES; p++) {
@@ -38,7 +39,7 @@ __device__ __forceinline__ void store_tile(const strata__int8_product_args &args
         for (int j = 0; j < (int)PIECES; j++)
 #pragma unroll
             for (int v = 0; v < 2; v++) {
-                uint32_t row = 8 * j + 2 * c + v;
+                uint32_t row = first_row + 8 * j + 2 * c + v;
                 if (row < tile.rows)
                     out[(uint64_t)row * args.out_stride] =
                         __fmul_rn(__fadd_rn(sums[p / 2][j][p % 2 * 2 + v], bias), factor);
@@ -52,7 +53,8 @@ __device__ __forceinline__ void
 gather_half(float *gathered, const float (&sums)[shape::MTILES][PIECES][4], const int first)
 {
     uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
-    float *to = gathered + 2 * c * shape::GATHER_PITCH + warp * shape::WARP_ROWS / 2 + r;
+    float *to = gathered + (warp / shape::WEIGHT_WARPS * 32 + 2 * c) * shape::GATHER_PITCH +
+                warp % shape::WEIGHT_WARPS * shape::WARP_ROWS / 2 + r;
 #pragma unroll
     for (int i = 0; i < shape::MTILES; i++)
 #pragma unroll
@@ -88,10 +90,11 @@ __device__ __forceinline__ void quantise_half(const strata__int8_product_args &a
     uint32_t column = threadIdx.x % QUADS * 4, output = tile.column * shape::OUTPUTS + column;
     uint64_t bias = (uint64_t)(args.range.first_expert + tile.expert) * args.outputs + output;
     bool inside = output < args.outputs;
-    uint32_t rows = min(GATHERED_ROWS, tile.rows - first);
-    for (uint32_t row = threadIdx.x / QUADS; (row & ~1u) < rows; row += THREADS / QUADS) {
+    uint32_t rows = shape::ROW_WARPS * 32;
+    for (uint32_t own = threadIdx.x / QUADS; (own & ~1u) < rows; own += THREADS / QUADS) {
+        uint32_t row = own + own / 32 * 32;
         float gate[4], up[4];
-        const float *from = gathered + row * shape::GATHER_PITCH + column;
+        const float *from = gathered + own * shape::GATHER_PITCH + column;
         *reinterpret_cast<float4 *>(gate) = *reinterpret_cast<const float4 *>(from);
         *reinterpret_cast<float4 *>(up) = *reinterpret_cast<const float4 *>(from + shape::OUTPUTS);
         if (args.bias && inside)
@@ -108,7 +111,7 @@ __device__ __forceinline__ void quantise_half(const strata__int8_product_args &a
         for (int v = 0; v < 4; v++)
             gate[v] = inside ? gate[v] : 0.0f;
         quantise_four(gate, args.h_group, args.h, (uint64_t)tile.first_row + first + row, output,
-                      args.outputs, inside && row < rows);
+                      args.outputs, inside && first + row < tile.rows);
     }
 }
 
