@@ -10,14 +10,39 @@
 #include "kernels/cuda/int8.h"
 #include "kernels/int8.h"
 
-/* exp as the CPU kernels have it: n ln 2 is split off, a polynomial of degree 7 does the rest. */
-static __device__ __forceinline__ float exp_exact(float x)
+/*
+ * Division without a branch, by the steps that __fdiv_rn takes where nothing under- or overflows.
+ * The reciprocal is 1 / b rounded; the quotient by it is off by less than two units in the last
+ * place, and what then remains of `a` is exact, a multiple of one unit of b times one of the
+ * quotient. So the sum that is rounded last is nearer to a / b than any middle between two floats
+ * is, which a / b never is itself. All of that holds where 2^-100 <= |a|, 2^-100 <= |b| < 2^126 and
+ * the quotient that comes is at least LEAST_QUOTIENT; of infinities and what is not a number comes
+ * what is not a number.
+ */
+constexpr float LEAST_QUOTIENT = 0x1p-100f;
+
+static __device__ __forceinline__ float rounded_reciprocal(float b)
+{
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b));
+    return __fmaf_rn(r, __fmaf_rn(-b, r, 1.0f), r);
+}
+
+static __device__ __forceinline__ float quotient(float a, float b, float reciprocal)
+{
+    float q = __fmul_rn(a, reciprocal);
+    return __fmaf_rn(reciprocal, __fmaf_rn(-b, q, a), q);
+}
+
+/*
+ * exp as the CPU kernels have it, of -87 to 88: n ln 2 is split off, a polynomial of degree 7 does
+ * the rest. n stands in the low bits of what rounds it.
+ */
+static __device__ __forceinline__ float exp_inside(float x)
 {
     const float round = 12582912.0f;
-    float clamped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    float n = __fsub_rn(__fadd_rn(__fmul_rn(clamped, 1.44269504f), round), round);
-    float r =
-        __fsub_rn(__fsub_rn(clamped, __fmul_rn(n, 0.693359375f)), __fmul_rn(n, -2.12194440e-4f));
+    float shifted = __fadd_rn(__fmul_rn(x, 1.44269504f), round), n = __fsub_rn(shifted, round);
+    float r = __fsub_rn(__fsub_rn(x, __fmul_rn(n, 0.693359375f)), __fmul_rn(n, -2.12194440e-4f));
     float p = 1.0f / 5040;
     p = __fadd_rn(__fmul_rn(p, r), 1.0f / 720);
     p = __fadd_rn(__fmul_rn(p, r), 1.0f / 120);
@@ -25,28 +50,57 @@ static __device__ __forceinline__ float exp_exact(float x)
     p = __fadd_rn(__fmul_rn(p, r), 1.0f / 6);
     p = __fadd_rn(__fmul_rn(p, r), 0.5f);
     p = __fadd_rn(__fadd_rn(__fmul_rn(p, __fmul_rn(r, r)), r), 1.0f);
-    float power = __uint_as_float((uint32_t)((int32_t)n + 127) << 23);
-    return x < -87.0f ? 0.0f : x > 88.0f ? INFINITY : __fmul_rn(p, power);
+    return __fmul_rn(p, __uint_as_float((__float_as_uint(shifted) << 23) + (127u << 23)));
 }
 
-static __device__ __forceinline__ float sigmoid_times_exact(float x, float slope, float value)
+static __device__ __forceinline__ float exp_exact(float x)
 {
-    return __fdiv_rn(value, __fadd_rn(1.0f, exp_exact(__fmul_rn(-slope, x))));
+    float inside = exp_inside(x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x);
+    return x < -87.0f ? 0.0f : x > 88.0f ? INFINITY : inside;
+}
+
+/* An activation is value / (1 + exp(x)) * factor. */
+struct activation_terms {
+    float x, value, factor;
+};
+
+static __device__ __forceinline__ activation_terms terms_of(uint32_t activation, float gate,
+                                                            float up)
+{
+    if (activation == STRATA__ACT_SWIGLU)
+        return {-gate, gate, up};
+    if (activation == STRATA__ACT_GEGLU_TANH) {
+        float cube = __fmul_rn(__fmul_rn(__fmul_rn(0.044715f, gate), gate), gate);
+        float u = __fmul_rn(0.7978845608f, __fadd_rn(gate, cube));
+        return {__fmul_rn(-2.0f, u), gate, up};
+    }
+    float g = gate > 7.0f ? 7.0f : gate;
+    float u = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
+    return {__fmul_rn(-1.702f, g), g, __fadd_rn(u, 1.0f)};
 }
 
 static __device__ __forceinline__ float activate_exact(uint32_t activation, float gate, float up)
 {
-    if (activation == STRATA__ACT_SWIGLU)
-        return __fmul_rn(sigmoid_times_exact(gate, 1.0f, gate), up);
-    if (activation == STRATA__ACT_GEGLU_TANH) {
-        float cube = __fmul_rn(__fmul_rn(__fmul_rn(0.044715f, gate), gate), gate);
-        float u = __fmul_rn(0.7978845608f, __fadd_rn(gate, cube));
-        return __fmul_rn(sigmoid_times_exact(u, 2.0f, gate), up);
-    }
-    float g = gate > 7.0f ? 7.0f : gate;
-    float u = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
-    return __fmul_rn(sigmoid_times_exact(g, 1.702f, g), __fadd_rn(u, 1.0f));
+    activation_terms t = terms_of(activation, gate, up);
+    return __fmul_rn(__fdiv_rn(t.value, __fadd_rn(1.0f, exp_exact(t.x))), t.factor);
 }
+
+/*
+ * value / (1 + exp(x)) without a branch, and whether it is the one of activate_exact. The divisor
+ * is 1 where x is at most -87 and in [1, 2^126) where it is at most 87; so the quotient of a lesser
+ * value than it may be is less than LEAST_QUOTIENT.
+ */
+struct gated_value {
+    float value;
+    bool safe;
+
+    __device__ __forceinline__ explicit gated_value(const activation_terms &t)
+    {
+        float divisor = __fadd_rn(1.0f, exp_inside(fmaxf(t.x, -87.0f)));
+        value = quotient(t.value, divisor, rounded_reciprocal(divisor));
+        safe = (t.x <= 87.0f) & (fabsf(value) >= LEAST_QUOTIENT);
+    }
+};
 
 static __device__ __forceinline__ uint32_t magnitude_bits(float value)
 {
@@ -57,6 +111,10 @@ static __device__ __forceinline__ uint32_t magnitude_bits(float value)
 static __device__ __forceinline__ float group_scale(uint32_t bits, float *inverse)
 {
     float most = __uint_as_float(bits);
+    float scale = quotient(most, 127.0f, 1.0f / 127.0f);
+    *inverse = quotient(127.0f, most, rounded_reciprocal(most));
+    if (bits - STRATA__INT8_LEAST < (192u << 23)) /* 2^-96 to 2^96 */
+        return scale;
     *inverse = 0.0f;
     if (bits < STRATA__INT8_LEAST)
         return 0.0f;
@@ -115,6 +173,65 @@ static __device__ __forceinline__ void quantise_four(const float (&v)[4], uint32
     if (at % STRATA__INT8_HALF == 0)
         *reinterpret_cast<int16_t *>(out + codes + scales + at / STRATA__INT8_HALF * 2) =
             (int16_t)sum;
+}
+
+/* The greater magnitude, no number if one of both is none. */
+static __device__ __forceinline__ float greater_magnitude(float a, float b)
+{
+    float most;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(fabsf(a)), "f"(fabsf(b)));
+    return most;
+}
+
+/* Codes of four values, of a group whose inverse is not 0: the low bytes of what rounds them. */
+static __device__ __forceinline__ uint32_t rounded_codes(const float *v, float inverse)
+{
+    uint32_t bits[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        bits[i] = __float_as_uint(__fadd_rn(__fmul_rn(v[i], inverse), 12582912.0f));
+    return __byte_perm(__byte_perm(bits[0], bits[1], 0x0040), __byte_perm(bits[2], bits[3], 0x0040),
+                       0x5410);
+}
+
+/*
+ * Sixteen values of a quantised row from `at` on, by all lanes of a warp: the lanes of a group are
+ * APART from each other.
+ */
+template <uint32_t APART>
+static __device__ __forceinline__ void quantise_sixteen(const float (&v)[16], uint32_t group,
+                                                        uint8_t *rows, uint64_t row, uint32_t at,
+                                                        uint32_t width, bool store)
+{
+    uint32_t codes = codes_bytes(width), scales = scales_bytes(width), words[4];
+    float largest[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        largest[i] = greater_magnitude(v[i], v[i + 8]);
+#pragma unroll
+    for (int count = 4; count; count /= 2)
+#pragma unroll
+        for (int i = 0; i < count; i++)
+            largest[i] = greater_magnitude(largest[i], largest[i + count]);
+    uint32_t most = __float_as_uint(largest[0]);
+    most = max(most, __shfl_xor_sync(0xffffffffu, most, APART));
+    if (group == 64)
+        most = max(most, __shfl_xor_sync(0xffffffffu, most, 2 * APART));
+    float inverse, scale = group_scale(most, &inverse);
+    int sum = 0;
+    uint32_t some = inverse == 0.0f ? 0 : 0xffffffffu;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        words[i] = rounded_codes(v + 4 * i, inverse) & some;
+        sum = __dp4a((int)words[i], 0x01010101, sum);
+    }
+    if (!store)
+        return;
+    uint8_t *out = rows + row * (codes + 2 * scales);
+    *reinterpret_cast<uint4 *>(out + at) = {words[0], words[1], words[2], words[3]};
+    if (at % STRATA__INT8_BLOCK == 0)
+        *reinterpret_cast<float *>(out + codes + at / STRATA__INT8_BLOCK * 4) = scale;
+    *reinterpret_cast<int16_t *>(out + codes + scales + at / STRATA__INT8_HALF * 2) = (int16_t)sum;
 }
 
 #endif

@@ -258,7 +258,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     __shared__ inline_tile tile;
     books.load();
     build_list<shape::TILE_ROWS>(list, args.product.range);
-    for (uint32_t index = blockIdx.x;; index += gridDim.x) {
+    for (uint32_t index = blockIdx.x;; index = tile.work.index + gridDim.x) {
         float sums[shape::MTILES][PIECES][4] = {};
         if (threadIdx.x < 32)
             find_work<shape::TILE_ROWS>(list, args.product.range.experts, columns, index, &next);
@@ -274,15 +274,11 @@ __global__ void __launch_bounds__(THREADS, 2)
             continue;
         }
         float *gathered = reinterpret_cast<float *>(memory);
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            if (half * GATHERED_ROWS >= tile.work.rows)
-                break;
-            __syncthreads();
-            gather_half<shape>(gathered, sums, half * (int)PIECES / 2);
-            __syncthreads();
-            quantise_half<shape>(args.product, tile.work, gathered, half * GATHERED_ROWS);
-        }
+        activate_tile<shape>(args.product, tile.work, sums);
+        __syncthreads();
+        gather_tile<shape>(gathered, sums);
+        __syncthreads();
+        quantise_tile<shape>(args.product, tile.work, gathered);
     }
 }
 

@@ -76,10 +76,11 @@ template <int FORMAT, uint32_t ROW_WARPS_> struct inline_shape {
     static constexpr uint32_t TERMS = 2 * CODE_BYTES, RAW_TERMS = TERMS + 2 * TERM_BYTES;
     static constexpr uint32_t WEIGHTS = RAW_TERMS + (SUMS ? 2 : 1) * RAW_BYTES;
     static constexpr uint32_t SLACK = 16; /* words are read in pairs */
-    static constexpr uint32_t GATHER_PITCH = 2 * OUTPUTS + 4;
+    static constexpr uint32_t GATHER_PITCH = OUTPUTS + 4;
     static constexpr uint32_t STAGES_BYTES = WEIGHTS + 2 * WEIGHT_BYTES + SLACK;
-    static constexpr uint32_t GATHER_BYTES = ROW_WARPS * GATHERED_ROWS * GATHER_PITCH * 4;
-    static constexpr uint32_t BYTES = STAGES_BYTES > GATHER_BYTES ? STAGES_BYTES : GATHER_BYTES;
+    static constexpr uint32_t GATHER_BYTES = TILE_ROWS * GATHER_PITCH * 4;
+    static_assert(GATHER_BYTES <= STAGES_BYTES, "hidden values take the stages' place");
+    static constexpr uint32_t BYTES = STAGES_BYTES;
 };
 
 /*

@@ -15,18 +15,24 @@ namespace
 {
 
 constexpr uint32_t WARPS = 8, THREADS = WARPS * 32;
-constexpr uint32_t PIECES = 8;                     /* of a warp: eight activation rows each */
-constexpr uint32_t GATHERED_ROWS = 8 * PIECES / 2; /* rows of h that are quantised at once */
+constexpr uint32_t PIECES = 8; /* of a warp: eight activation rows each */
+
+/* Where a lane's sums belong in a tile: WEIGHT_WARPS warps share 64 activation rows. */
+template <class shape> struct lane_place {
+    uint32_t r = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
+    uint32_t weight_row = threadIdx.x / 32 % shape::WEIGHT_WARPS * shape::WARP_ROWS;
+    uint32_t warp_row = threadIdx.x / 32 / shape::WEIGHT_WARPS * 8 * PIECES;
+};
 
 template <class shape>
 __device__ __forceinline__ void store_tile(const strata__int8_product_args &args,
                                            const work_tile &tile,
                                            const float (&sums)[shape::MTILES][PIECES][4])
 {
+    const lane_place<shape> place;
     uint32_t expert = args.range.first_expert + tile.expert;
-    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
-    uint32_t first = tile.column * shape::ROWS + warp % shape::WEIGHT_WARPS * shape::WARP_ROWS + r;
-    uint32_t first_row = warp / shape::WEIGHT_WARPS * 64;
+    uint32_t first = tile.column * shape::ROWS + place.weight_row + place.r;
+    uint32_t first_row = place.warp_row + 2 * place.c;
     float factor = args.expert_scale ? args.expert_scale[expert] : 1.0f;
 #pragma unroll
     for (int p = 0; p < 2 * shape::MTILES; p++) {
@@ -39,7 +45,7 @@ __device__ __forceinline__ void store_tile(const strata__int8_product_args &args
         for (int j = 0; j < (int)PIECES; j++)
 #pragma unroll
             for (int v = 0; v < 2; v++) {
-                uint32_t row = first_row + 8 * j + 2 * c + v;
+                uint32_t row = first_row + 8 * j + v;
                 if (row < tile.rows)
                     out[(uint64_t)row * args.out_stride] =
                         __fmul_rn(__fadd_rn(sums[p / 2][j][p % 2 * 2 + v], bias), factor);
@@ -47,71 +53,150 @@ __device__ __forceinline__ void store_tile(const strata__int8_product_args &args
     }
 }
 
-/* Sums of half the activation rows to shared memory, [row][gates, then ups]. */
-template <class shape>
-__device__ __forceinline__ void
-gather_half(float *gathered, const float (&sums)[shape::MTILES][PIECES][4], const int first)
+/* Biases of the lane's gates (FIRST 0) or ups (FIRST 2) to their sums; `bias` is its first's. */
+template <class shape, int FIRST>
+__device__ __forceinline__ void add_bias(float (&sums)[shape::MTILES][PIECES][4], const float *bias)
 {
-    uint32_t warp = threadIdx.x / 32, r = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
-    float *to = gathered + (warp / shape::WEIGHT_WARPS * 32 + 2 * c) * shape::GATHER_PITCH +
-                warp % shape::WEIGHT_WARPS * shape::WARP_ROWS / 2 + r;
+#pragma unroll
+    for (int i = 0; i < shape::MTILES; i++) {
+        float own = __ldg(bias + 8 * i);
+#pragma unroll
+        for (int j = 0; j < (int)PIECES; j++) {
+            sums[i][j][FIRST] = __fadd_rn(sums[i][j][FIRST], own);
+            sums[i][j][FIRST + 1] = __fadd_rn(sums[i][j][FIRST + 1], own);
+        }
+    }
+}
+
+/*
+ * Hidden values of a piece in place of its gates. False and no change where one of them is out of
+ * the range in which division needs no branch.
+ */
+template <uint32_t ACTIVATION, class shape>
+__device__ __forceinline__ bool activate_piece(float (&sums)[shape::MTILES][PIECES][4], const int j)
+{
+    constexpr int VALUES = 2 * shape::MTILES;
+    float value[VALUES], factor[VALUES];
+    bool safe = true;
+#pragma unroll
+    for (int n = 0; n < VALUES; n++) {
+        const float(&own)[4] = sums[n / 2][j];
+        activation_terms t = terms_of(ACTIVATION, own[n % 2], own[n % 2 + 2]);
+        gated_value gated(t);
+        value[n] = gated.value;
+        factor[n] = t.factor;
+        safe = safe & gated.safe;
+    }
+#pragma unroll
+    for (int n = 0; n < VALUES; n++)
+        if (safe)
+            sums[n / 2][j][n % 2] = __fmul_rn(value[n], factor[n]);
+    return safe;
+}
+
+/* The pieces of `rows` rows, of which those that are left to activate_again are answered. */
+template <uint32_t ACTIVATION, class shape>
+__device__ __forceinline__ uint32_t activate_pieces(float (&sums)[shape::MTILES][PIECES][4],
+                                                    uint32_t rows)
+{
+    uint32_t left = 0;
+#pragma unroll
+    for (int j = 0; j < (int)PIECES; j++)
+        if (8 * (uint32_t)j < rows && !activate_piece<ACTIVATION, shape>(sums, j))
+            left |= 1u << j;
+    return left;
+}
+
+/* Any values, a piece at a time: seldom, so by little code. */
+template <class shape>
+__device__ __forceinline__ void activate_again(float (&sums)[shape::MTILES][PIECES][4],
+                                               uint32_t activation, uint32_t pieces)
+{
+#pragma unroll 1
+    for (; pieces; pieces &= pieces - 1) {
+        int piece = __ffs(pieces) - 1;
+        float own[shape::MTILES][4] = {};
+#pragma unroll
+        for (int n = 0; n < (int)PIECES * shape::MTILES * 4; n++)
+            if (n / 4 % (int)PIECES == piece)
+                own[n / 4 / PIECES][n % 4] = sums[n / 4 / PIECES][n / 4 % PIECES][n % 4];
+#pragma unroll
+        for (int n = 0; n < shape::MTILES * 2; n++)
+            own[n / 2][n % 2] =
+                activate_exact(activation, own[n / 2][n % 2], own[n / 2][n % 2 + 2]);
+#pragma unroll
+        for (int n = 0; n < (int)PIECES * shape::MTILES * 2; n++)
+            if (n / 2 % (int)PIECES == piece)
+                sums[n / 2 / PIECES][n / 2 % PIECES][n % 2] = own[n / 2 / PIECES][n % 2];
+    }
+}
+
+/* Hidden values of a lane in place of its gates. Outputs of a warp are inside all or none. */
+template <class shape>
+__device__ __forceinline__ void activate_tile(const strata__int8_product_args &args,
+                                              const work_tile &tile,
+                                              float (&sums)[shape::MTILES][PIECES][4])
+{
+    const lane_place<shape> place;
+    uint32_t output = tile.column * shape::OUTPUTS + place.weight_row / 2, left;
+    if (place.warp_row >= tile.rows || output >= args.outputs)
+        return;
+    uint32_t rows = tile.rows - place.warp_row;
+    uint64_t bias = (uint64_t)(args.range.first_expert + tile.expert) * args.outputs + output;
+    if (args.bias)
+        add_bias<shape, 0>(sums, args.bias + bias + place.r);
+    if (args.up_bias)
+        add_bias<shape, 2>(sums, args.up_bias + bias + place.r);
+    if (args.activation == STRATA__ACT_SWIGLU)
+        left = activate_pieces<STRATA__ACT_SWIGLU, shape>(sums, rows);
+    else if (args.activation == STRATA__ACT_GEGLU_TANH)
+        left = activate_pieces<STRATA__ACT_GEGLU_TANH, shape>(sums, rows);
+    else
+        left = activate_pieces<STRATA__ACT_SWIGLU_CLAMPED, shape>(sums, rows);
+    if (left)
+        activate_again<shape>(sums, args.activation, left);
+}
+
+/* Hidden values to shared memory, [row][output]. */
+template <class shape>
+__device__ __forceinline__ void gather_tile(float *gathered,
+                                            const float (&sums)[shape::MTILES][PIECES][4])
+{
+    static_assert(shape::GATHER_PITCH % 16 == 4, "eight outputs of four row pairs: 32 banks");
+    const lane_place<shape> place;
+    float *to = gathered + (place.warp_row + 2 * place.c) * shape::GATHER_PITCH +
+                place.weight_row / 2 + place.r;
 #pragma unroll
     for (int i = 0; i < shape::MTILES; i++)
 #pragma unroll
-        for (int j = 0; j < (int)PIECES / 2; j++)
+        for (int j = 0; j < (int)PIECES; j++)
 #pragma unroll
-            for (int v = 0; v < 4; v++)
-                to[(8 * j + v % 2) * shape::GATHER_PITCH + v / 2 * shape::OUTPUTS + 8 * i] =
-                    sums[i][first + j][v];
+            for (int v = 0; v < 2; v++)
+                to[(8 * j + v) * shape::GATHER_PITCH + 8 * i] = sums[i][j][v];
 }
 
-template <uint32_t ACTIVATION>
-__device__ __forceinline__ void activate_four(float (&gate)[4], const float (&up)[4])
-{
-#pragma unroll
-    for (int v = 0; v < 4; v++)
-        gate[v] = activate_exact(ACTIVATION, gate[v], up[v]);
-}
-
-__device__ __forceinline__ void add_biases(float (&sums)[4], const float *bias)
-{
-#pragma unroll
-    for (int v = 0; v < 4; v++)
-        sums[v] = with_bias(sums[v], bias, v);
-}
-
-/* Hidden values of the gathered sums, quantised: four a thread. `first`: row of the tile. */
+/*
+ * Gathered values, quantised: of eight rows by 64 outputs at once a lane has sixteen of a row.
+ * Lanes side by side have rows one below the other, which lie in other banks.
+ */
 template <class shape>
-__device__ __forceinline__ void quantise_half(const strata__int8_product_args &args,
-                                              const work_tile &tile, const float *gathered,
-                                              uint32_t first)
+__device__ __forceinline__ void quantise_tile(const strata__int8_product_args &args,
+                                              const work_tile &tile, const float *gathered)
 {
-    constexpr uint32_t QUADS = shape::OUTPUTS / 4;
-    uint32_t column = threadIdx.x % QUADS * 4, output = tile.column * shape::OUTPUTS + column;
-    uint64_t bias = (uint64_t)(args.range.first_expert + tile.expert) * args.outputs + output;
-    bool inside = output < args.outputs;
-    uint32_t rows = shape::ROW_WARPS * 32;
-    for (uint32_t own = threadIdx.x / QUADS; (own & ~1u) < rows; own += THREADS / QUADS) {
-        uint32_t row = own + own / 32 * 32;
-        float gate[4], up[4];
-        const float *from = gathered + own * shape::GATHER_PITCH + column;
-        *reinterpret_cast<float4 *>(gate) = *reinterpret_cast<const float4 *>(from);
-        *reinterpret_cast<float4 *>(up) = *reinterpret_cast<const float4 *>(from + shape::OUTPUTS);
-        if (args.bias && inside)
-            add_biases(gate, args.bias + bias);
-        if (args.up_bias && inside)
-            add_biases(up, args.up_bias + bias);
-        if (args.activation == STRATA__ACT_SWIGLU)
-            activate_four<STRATA__ACT_SWIGLU>(gate, up);
-        else if (args.activation == STRATA__ACT_GEGLU_TANH)
-            activate_four<STRATA__ACT_GEGLU_TANH>(gate, up);
-        else
-            activate_four<STRATA__ACT_SWIGLU_CLAMPED>(gate, up);
+    constexpr uint32_t COLUMNS = shape::OUTPUTS / 64;
+    static_assert(shape::OUTPUTS % 64 == 0 && WARPS % COLUMNS == 0, "groups of 64 are whole");
+    uint32_t warp = threadIdx.x / 32, row = warp / COLUMNS * 8 + threadIdx.x % 8;
+    uint32_t column = warp % COLUMNS * 64 + threadIdx.x % 32 / 8 * 16;
+    uint32_t output = tile.column * shape::OUTPUTS + column;
+    const uint32_t rows = tile.rows, first_row = tile.first_row;
+    for (; (row & ~7u) < rows; row += WARPS / COLUMNS * 8) {
+        float v[16];
 #pragma unroll
-        for (int v = 0; v < 4; v++)
-            gate[v] = inside ? gate[v] : 0.0f;
-        quantise_four(gate, args.h_group, args.h, (uint64_t)tile.first_row + first + row, output,
-                      args.outputs, inside && first + row < tile.rows);
+        for (int i = 0; i < 16; i += 4)
+            *reinterpret_cast<float4 *>(v + i) = *reinterpret_cast<const float4 *>(
+                gathered + row * shape::GATHER_PITCH + column + i);
+        quantise_sixteen<8>(v, args.h_group, args.h, (uint64_t)first_row + row, output,
+                            args.outputs, output < args.outputs && row < rows);
     }
 }
 

@@ -358,4 +358,11 @@ inline int __dp2a_lo(int a, int b, int c)
     return c + (int16_t)a * (int8_t)b + (int16_t)(a >> 16) * (int8_t)(b >> 8);
 }
 
+inline int __dp4a(int a, int b, int c)
+{
+    for (int i = 0; i < 32; i += 8)
+        c += (int8_t)(a >> i) * (int8_t)(b >> i);
+    return c;
+}
+
 #endif

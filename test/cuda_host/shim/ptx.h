@@ -7,6 +7,7 @@
 #define STRATA_CUDA_HOST_PTX_H
 
 #include <math.h>
+#include <string.h>
 
 #include "machine.h"
 
@@ -213,6 +214,26 @@ inline void griddepcontrol_wait()
 
 inline void griddepcontrol_launch_dependents()
 {
+}
+
+/* Units in the last place by which the next reciprocals differ from those rounded to nearest. */
+inline int reciprocal_error = 0;
+
+inline void rcp_approx_ftz_f32(float &y, float x)
+{
+    uint32_t bits;
+    y = 1.0f / x;
+    memcpy(&bits, &y, 4);
+    bits += (uint32_t)reciprocal_error;
+    if (fabsf(y) >= 0x1p-126f && fabsf(y) <= 0x1p126f)
+        memcpy(&y, &bits, 4);
+    if (fabsf(y) < 0x1p-126f)
+        y = copysignf(0.0f, x);
+}
+
+inline void max_NaN_f32(float &y, float a, float b)
+{
+    y = isnan(a) || isnan(b) ? NAN : a < b ? b : a;
 }
 
 inline void ex2_approx_ftz_f32(float &y, float x)
