@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The int8 product without an image: raw blocks of weights come to shared memory as they are, and a
- * lane decodes them to the fragments that tensor cores take. A warp has MTILES * 16 weight rows and
- * 64 activation rows; where a tile has 128 of these, two warps decode the same weights.
+ * The int8 product without an image: raw blocks of weights come to shared memory as they are, and
+ * warps decode them there to the fragments that tensor cores take, a panel of 128 values at a time.
+ * A warp multiplies MTILES * 16 weight rows with 64 activation rows; where a tile has 128 of these,
+ * two warps share weight rows, of which each decodes half.
  *
  * Activation rows are the columns of the fragments, eight a piece. A lane (r, c) decodes values 8 c
  * to 8 c + 7 of 32 of rows r and r + 8: any order of the values within a dot gives the same dot.
@@ -18,6 +19,93 @@
 namespace
 {
 
+/*
+ * Where a warp's fragments lie: those of 16 weight rows and 32 values are, for each lane, the 16
+ * bytes that it takes, behind them those of the next 16 rows, then the next 32 values. Scales and
+ * offsets are in the same order, of rows r and r + 8 side by side.
+ */
+template <class shape> struct weight_place {
+    uint32_t fragments, terms;
+
+    __device__ __forceinline__ weight_place(uint32_t group)
+        : fragments(shape::FRAGMENTS + group * shape::GROUP_FRAGMENTS),
+          terms(shape::TERMS_OF_WEIGHTS +
+                group * (STEPS_OF_PANEL * shape::MTILES * shape::WEIGHT_TERM_BYTES))
+    {
+    }
+};
+
+/*
+ * Codes of a lane, eight of row r and eight of row r + 8, to where lanes take them. Dots of 16 are
+ * of the first half of the values and of the second, which pairs of lanes hold.
+ */
+template <int FORMAT>
+__device__ __forceinline__ void store_codes(uint8_t *fragment, code8 first, code8 second)
+{
+    uint32_t lane = threadIdx.x % 32, c = lane % 4;
+    if constexpr (int8_sum_of<FORMAT>::D == 16) {
+        uint8_t *to = fragment + (lane - c + c % 2 * 2) * 16 + c / 2 * 8;
+        *reinterpret_cast<uint2 *>(to) = {first.low, second.low};
+        *reinterpret_cast<uint2 *>(to + 16) = {first.high, second.high};
+    } else {
+        *reinterpret_cast<uint4 *>(fragment + lane * 16) = {first.low, second.low, first.high,
+                                                            second.high};
+    }
+}
+
+/* Scales and offsets of one of 16 weight rows and 32 values: PARTS scales, then the offsets. */
+template <int FORMAT, class shape>
+__device__ __forceinline__ void store_terms(uint8_t *terms, uint32_t row,
+                                            const int8_terms<int8_sum_of<FORMAT>::PARTS> &t)
+{
+    using sum = int8_sum_of<FORMAT>;
+    float *to = reinterpret_cast<float *>(terms) + (row % 8 * 2 + row / 8) * shape::WEIGHT_TERMS;
+#pragma unroll
+    for (int d = 0; d < sum::PARTS; d++) {
+        to[d] = t.w[d];
+        if (sum::OFFSETS)
+            to[sum::PARTS + d] = t.o[d];
+    }
+}
+
+/*
+ * A warp's part of the panel's weights: all of its group, or, where two warps share one, 16 rows.
+ * `rows`: the group's first; `step`: of the stage.
+ */
+template <int FORMAT, class shape>
+__device__ __forceinline__ void
+decode_panel(uint8_t *memory, const uint8_t *rows, const weight_place<shape> &place, uint32_t part,
+             uint32_t weight_bytes, uint32_t at, uint32_t step, const int8_books<FORMAT> &books)
+{
+    constexpr int TILES = shape::MTILES / shape::ROW_WARPS;
+    uint32_t lane = threadIdx.x % 32, r = lane / 4, c = lane % 4;
+    const uint8_t *own = rows + place_of_row<shape>(r) + misplaced_by<shape>(weight_bytes, r, at);
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+        uint32_t tile = part * TILES + i, first = 2 * tile * shape::EIGHT_ROWS;
+#pragma unroll
+        for (uint32_t k = 0; k < STEPS_OF_PANEL; k++) {
+            code8 low = int8_codes_of<FORMAT>(own, first, step + k, c, books);
+            code8 high = int8_codes_of<FORMAT>(own, first + shape::EIGHT_ROWS, step + k, c, books);
+            store_codes<FORMAT>(memory + place.fragments +
+                                    (k * shape::MTILES + tile) * shape::FRAGMENT_BYTES,
+                                low, high);
+        }
+        uint32_t row = lane % 16, eighth = row % 8;
+        const int8_scales<FORMAT> scales(rows + first + row / 8 * shape::EIGHT_ROWS +
+                                             place_of_row<shape>(eighth) +
+                                             misplaced_by<shape>(weight_bytes, eighth, at),
+                                         step);
+#pragma unroll
+        for (uint32_t n = 0; n < STEPS_OF_PANEL; n += 2) {
+            uint32_t k = n + lane / 16;
+            store_terms<FORMAT, shape>(memory + place.terms +
+                                           (k * shape::MTILES + tile) * shape::WEIGHT_TERM_BYTES,
+                                       row, scales.of(k));
+        }
+    }
+}
+
 /* A lane's weights of 32 values, and what comes with them, of rows r and r + 8 of each tile. */
 template <int FORMAT, int MTILES> struct fragments {
     static constexpr int PARTS = int8_sum_of<FORMAT>::PARTS;
@@ -25,33 +113,40 @@ template <int FORMAT, int MTILES> struct fragments {
     float w[MTILES][2][PARTS], shift[MTILES][2], o[MTILES][2][PARTS];
 };
 
-/* Step `step` of the stage; `t`: terms of the row that the lane holds for its neighbours. */
 template <int FORMAT, class shape>
-__device__ __forceinline__ void
-decode_step(fragments<FORMAT, shape::MTILES> &f, const uint8_t *row, uint32_t step,
-            const int8_terms<int8_sum_of<FORMAT>::PARTS> &t, const int8_books<FORMAT> &books)
+__device__ __forceinline__ void load_fragments(fragments<FORMAT, shape::MTILES> &f,
+                                               const uint8_t *memory,
+                                               const weight_place<shape> &place, uint32_t k)
 {
     using sum = int8_sum_of<FORMAT>;
-    uint32_t c = threadIdx.x % 4;
+    constexpr int TERMS = shape::WEIGHT_TERMS;
+    uint32_t lane = threadIdx.x % 32;
 #pragma unroll
-    for (int p = 0; p < 2 * shape::MTILES; p++) {
-        code8 v = int8_codes_of<FORMAT>(row, p * shape::EIGHT_ROWS, step, c, books);
-        if (sum::D == 16) { /* the first half of the values to one dot, the rest to another */
-            uint32_t other = __shfl_xor_sync(0xffffffffu, c < 2 ? v.high : v.low, 2);
-            v = {c < 2 ? v.low : other, c < 2 ? other : v.high};
+    for (int i = 0; i < shape::MTILES; i++) {
+        *reinterpret_cast<uint4 *>(f.a[i]) = *reinterpret_cast<const uint4 *>(
+            memory + place.fragments + (k * shape::MTILES + i) * shape::FRAGMENT_BYTES + lane * 16);
+        const uint8_t *from = memory + place.terms +
+                              (k * shape::MTILES + i) * shape::WEIGHT_TERM_BYTES +
+                              lane / 4 * (2 * 4 * TERMS);
+        float t[2 * TERMS];
+        if constexpr (TERMS == 1) {
+            *reinterpret_cast<float2 *>(t) = *reinterpret_cast<const float2 *>(from);
+        } else {
+#pragma unroll
+            for (int n = 0; n < 2 * TERMS; n += 4)
+                *reinterpret_cast<float4 *>(t + n) =
+                    *reinterpret_cast<const float4 *>(from + 4 * n);
         }
-        f.a[p / 2][p % 2] = v.low;
-        f.a[p / 2][2 + p % 2] = v.high;
-    }
 #pragma unroll
-    for (int p = 0; p < 2 * shape::MTILES; p++) {
+        for (int h = 0; h < 2; h++) {
 #pragma unroll
-        for (int d = 0; d < sum::PARTS; d++) {
-            f.w[p / 2][p % 2][d] = __shfl_sync(0xffffffffu, t.w[d], p, 4);
-            if (sum::OFFSETS)
-                f.o[p / 2][p % 2][d] = __shfl_sync(0xffffffffu, t.o[d], p, 4);
+            for (int d = 0; d < sum::PARTS; d++) {
+                f.w[i][h][d] = t[h * TERMS + d];
+                if (sum::OFFSETS)
+                    f.o[i][h][d] = t[h * TERMS + sum::PARTS + d];
+            }
+            f.shift[i][h] = __fmul_rn(f.w[i][h][0], -BIAS);
         }
-        f.shift[p / 2][p % 2] = __fmul_rn(f.w[p / 2][p % 2][0], -BIAS);
     }
 }
 
@@ -109,7 +204,7 @@ __device__ __forceinline__ uint32_t place_of_codes(uint32_t buffer, uint32_t fir
     uint32_t lane = threadIdx.x % 32, n = lane / 4, c = lane % 4;
     uint32_t half = n >> 2, at = n * PANEL + (n & 3) * 32;
     if (int8_sum_of<FORMAT>::D == 16) /* the word that meets the lane's of the first dot */
-        at += half * 16 + (c % 2 * 2 + c / 2) * 4;
+        at += half * 16 + c * 4;
     else
         at += (c / 2 ^ half) * 16 + c % 2 * 8;
     return buffer * shape::CODE_BYTES + first_row * PANEL + at;
@@ -173,38 +268,25 @@ template <class shape> __device__ __forceinline__ warp_part part_of_warp(uint32_
     return {warp % shape::WEIGHT_WARPS, first, tile_rows > first ? tile_rows - first : 0};
 }
 
-/* A panel of the tile; `left`: values from the panel's first on. */
+/* A panel of the warp's part of the tile; `left`: values from the panel's first on. */
 template <int FORMAT, class shape>
-__device__ __forceinline__ void multiply_panel(float (&sums)[shape::MTILES][PIECES][4],
-                                               const uint8_t *memory, uint32_t weight_bytes,
-                                               uint32_t tile_rows, uint32_t panel, uint32_t left,
-                                               const int8_books<FORMAT> &books)
+__device__ __forceinline__ void
+multiply_panel(float (&sums)[shape::MTILES][PIECES][4], const uint8_t *memory,
+               const weight_place<shape> &place, const warp_part &part, uint32_t buffer,
+               uint32_t left)
 {
-    constexpr uint32_t STAGE_STEPS = shape::STAGE / 32;
     constexpr int STEPS = int8_sum_of<FORMAT>::D == 64 ? 2 : 1;
-    warp_part part = part_of_warp<shape>(tile_rows);
-    uint32_t r = threadIdx.x % 32 / 4, c = threadIdx.x % 4, stage = panel / (shape::STAGE / PANEL);
-    const uint8_t *row = memory + shape::WEIGHTS + stage % 2 * shape::WEIGHT_BYTES +
-                         part.group * shape::GROUP_BYTES + place_of_row<shape>(r) +
-                         misplaced_by<shape>(weight_bytes, r, stage * shape::PIECE);
-    uint32_t codes_at = place_of_codes<FORMAT, shape>(panel % 2, part.first_row);
-    uint32_t terms_at =
-        shape::TERMS + panel % 2 * shape::TERM_BYTES + (part.first_row + 2 * c) * shape::TERM_PITCH;
-    uint32_t step = panel * STEPS_OF_PANEL % STAGE_STEPS;
-    /* Each of the lanes of a row holds the terms of one of its rows. */
-    uint32_t own = threadIdx.x % (2 * shape::MTILES);
-    const int8_scales<FORMAT> scales(row + own * shape::EIGHT_ROWS, step);
-    if (part.rows == 0)
-        return;
+    uint32_t codes_at = place_of_codes<FORMAT, shape>(buffer, part.first_row);
+    uint32_t terms_at = shape::TERMS + buffer * shape::TERM_BYTES +
+                        (part.first_row + threadIdx.x % 4 * 2) * shape::TERM_PITCH;
 #pragma unroll 1
     for (uint32_t k = 0; k < STEPS_OF_PANEL; k += STEPS) {
         fragments<FORMAT, shape::MTILES> f[STEPS];
         if (shape::VALUES < 256 && k * 32 >= left)
             break;
-        int8_terms<int8_sum_of<FORMAT>::PARTS> terms = scales.of(k);
 #pragma unroll
         for (int s = 0; s < STEPS; s++)
-            decode_step<FORMAT, shape>(f[s], row, step + k + s, terms, books);
+            load_fragments<FORMAT, shape>(f[s], memory, place, k + s);
         multiply_group<FORMAT, shape, STEPS>(sums, f, memory, codes_at ^ k * 32, terms_at, 0);
         if (part.rows > 8 * GROUP)
             multiply_group<FORMAT, shape, STEPS>(sums, f, memory, codes_at ^ k * 32, terms_at,
@@ -213,7 +295,19 @@ __device__ __forceinline__ void multiply_panel(float (&sums)[shape::MTILES][PIEC
     }
 }
 
-/* The sums of a tile; weights are copied a stage ahead, activations a panel. */
+/* Of the warps that share weight rows; what each has copied can be read by all. */
+template <class shape> __device__ __forceinline__ void meet_in_group(uint32_t group)
+{
+    if constexpr (shape::ROW_WARPS == 1)
+        __syncwarp();
+    else
+        asm volatile("bar.sync %0, %1;\n" ::"r"(group + 1), "n"(shape::ROW_WARPS * 32) : "memory");
+}
+
+/*
+ * The sums of a tile. Panel after panel, weights are decoded, the next panel's copies begin, and
+ * what has been decoded is multiplied.
+ */
 template <int FORMAT, class shape>
 __device__ __forceinline__ void multiply_tile(uint32_t inputs, const inline_tile &tile,
                                               uint8_t *memory, const int8_books<FORMAT> &books,
@@ -225,24 +319,26 @@ __device__ __forceinline__ void multiply_tile(uint32_t inputs, const inline_tile
     copy_async_commit();
     for (uint32_t panel = 0; panel * PANEL < inputs; panel++) {
         uint32_t left = inputs - panel * PANEL, stage = panel / HALVES, half = panel % HALVES;
+        warp_part part = part_of_warp<shape>(tile.work.rows);
+        weight_place<shape> place(part.group);
+        copy_async_wait<0>();
+        convert_terms<FORMAT, shape>(panel % 2, memory);
+        meet_in_group<shape>(part.group);
+        decode_panel<FORMAT, shape>(memory,
+                                    memory + shape::WEIGHTS + part.group * shape::GROUP_BYTES,
+                                    place, part.first_row / WARP_TILE_ROWS, tile.weight_bytes,
+                                    stage * shape::PIECE, half * STEPS_OF_PANEL, books);
         row_copies rows = find_rows<shape>(tile, (panel + 1) * PANEL, left - PANEL);
         weight_copies weights = find_weights<shape>(tile, stage + 1);
-        uint32_t weight_bytes = weights.weight_bytes, tile_rows = rows.rows;
-        if (HALVES == 2 && half)
-            copy_async_wait<1>();
-        else
-            copy_async_wait<0>();
-        convert_terms<FORMAT, shape>(panel % 2, memory);
         __syncthreads();
-        if (left > PANEL)
+        if (left > PANEL) {
             copy_rows<shape>(rows, (panel + 1) % 2, memory);
-        if (HALVES == 2)
-            copy_async_commit();
-        if (half == 0 && left > shape::STAGE)
-            copy_weights<shape>(weights, memory);
-        if (HALVES == 1 || half == 0)
-            copy_async_commit();
-        multiply_panel<FORMAT, shape>(sums, memory, weight_bytes, tile_rows, panel, left, books);
+            if (half == HALVES - 1)
+                copy_weights<shape>(weights, memory);
+        }
+        copy_async_commit();
+        if (part.rows)
+            multiply_panel<FORMAT, shape>(sums, memory, place, part, panel % 2, left);
     }
 }
 

@@ -68,16 +68,25 @@ template <int FORMAT, uint32_t ROW_WARPS_> struct inline_shape {
     static constexpr uint32_t STEP_BYTES = TILE_ROWS * TERM_PITCH;
     static constexpr uint32_t PLANE_BYTES = STEPS_OF_PANEL * STEP_BYTES;
 
-    /* Two buffers each, but for terms as they come. */
+    /* A panel's fragments of a group of weight rows, and scales and offsets of 16 of them. */
+    static constexpr uint32_t FRAGMENT_BYTES = 512, /* of 16 rows by 32 values */
+        GROUP_FRAGMENTS = STEPS_OF_PANEL * MTILES * FRAGMENT_BYTES;
+    static constexpr uint32_t WEIGHT_TERMS = power_of_two_from(int8_sum_of<FORMAT>::PARTS + SUMS);
+    static constexpr uint32_t WEIGHT_TERM_BYTES = 16 * 4 * WEIGHT_TERMS;
+
+    /* Two buffers of activations and their terms; all else is used up before it comes anew. */
     static constexpr uint32_t CODE_BYTES = TILE_ROWS * PANEL;
     static constexpr uint32_t TERM_BYTES = TERM_PLANES * PLANE_BYTES;
     static constexpr uint32_t RAW_BYTES = TILE_ROWS * 16; /* of scales or of sums */
-    static constexpr uint32_t WEIGHT_BYTES = WEIGHT_WARPS * GROUP_BYTES;
     static constexpr uint32_t TERMS = 2 * CODE_BYTES, RAW_TERMS = TERMS + 2 * TERM_BYTES;
-    static constexpr uint32_t WEIGHTS = RAW_TERMS + (SUMS ? 2 : 1) * RAW_BYTES;
+    static constexpr uint32_t FRAGMENTS = RAW_TERMS + (SUMS ? 2 : 1) * RAW_BYTES;
+    static constexpr uint32_t TERMS_OF_WEIGHTS = FRAGMENTS + WEIGHT_WARPS * GROUP_FRAGMENTS;
+    static constexpr uint32_t WEIGHTS =
+        TERMS_OF_WEIGHTS + WEIGHT_WARPS * STEPS_OF_PANEL * MTILES * WEIGHT_TERM_BYTES;
+    static constexpr uint32_t WEIGHT_BYTES = WEIGHT_WARPS * GROUP_BYTES;
     static constexpr uint32_t SLACK = 16; /* words are read in pairs */
     static constexpr uint32_t GATHER_PITCH = OUTPUTS + 4;
-    static constexpr uint32_t STAGES_BYTES = WEIGHTS + 2 * WEIGHT_BYTES + SLACK;
+    static constexpr uint32_t STAGES_BYTES = WEIGHTS + WEIGHT_BYTES + SLACK;
     static constexpr uint32_t GATHER_BYTES = TILE_ROWS * GATHER_PITCH * 4;
     static_assert(GATHER_BYTES <= STAGES_BYTES, "hidden values take the stages' place");
     static constexpr uint32_t BYTES = STAGES_BYTES;
@@ -100,8 +109,8 @@ __device__ __forceinline__ const uint8_t *hidden(const uint8_t *value)
 }
 
 /*
- * Where the operands of a tile begin: in shared memory, since registers are scarce, and in the order
- * in which they are read together.
+ * Where the operands of a tile begin: in shared memory, since registers are scarce, and in the
+ * order in which they are read together.
  */
 struct __align__(16) inline_tile
 {
@@ -267,7 +276,7 @@ __device__ __forceinline__ weight_copies find_weights(const inline_tile &tile, u
     uint64_t skip = (uint64_t)copies.first * copies.weight_bytes + copies.at;
     copies.from[0] = tile.weights[0] + skip;
     copies.from[1] = tile.weights[1] + skip;
-    copies.to = shape::WEIGHTS + stage % 2 * shape::WEIGHT_BYTES + group * shape::GROUP_BYTES +
+    copies.to = shape::WEIGHTS + group * shape::GROUP_BYTES +
                 eights * shape::COPY_EIGHTS * shape::EIGHT_ROWS;
     copies.aligned = tile.aligned;
     return copies;
