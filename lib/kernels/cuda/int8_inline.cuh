@@ -78,31 +78,36 @@ decode_panel(uint8_t *memory, const uint8_t *rows, const weight_place<shape> &pl
              uint32_t weight_bytes, uint32_t at, uint32_t step, const int8_books<FORMAT> &books)
 {
     constexpr int TILES = shape::MTILES / shape::ROW_WARPS;
-    uint32_t lane = threadIdx.x % 32, r = lane / 4, c = lane % 4;
+    uint32_t lane = threadIdx.x % 32, r = lane / 4, c = lane % 4, row = lane % 16;
     const uint8_t *own = rows + place_of_row<shape>(r) + misplaced_by<shape>(weight_bytes, r, at);
+    rows += row / 8 * shape::EIGHT_ROWS + place_of_row<shape>(row % 8) +
+            misplaced_by<shape>(weight_bytes, row % 8, at);
 #pragma unroll
     for (int i = 0; i < TILES; i++) {
         uint32_t tile = part * TILES + i, first = 2 * tile * shape::EIGHT_ROWS;
+        code8 low[STEPS_OF_PANEL], high[STEPS_OF_PANEL];
+        int8_terms<int8_sum_of<FORMAT>::PARTS> terms[STEPS_OF_PANEL / 2];
+        const int8_scales<FORMAT> scales(rows + first, step);
+        /* All reads, then all writes: the compiler cannot know that they do not meet. */
 #pragma unroll
         for (uint32_t k = 0; k < STEPS_OF_PANEL; k++) {
-            code8 low = int8_codes_of<FORMAT>(own, first, step + k, c, books);
-            code8 high = int8_codes_of<FORMAT>(own, first + shape::EIGHT_ROWS, step + k, c, books);
+            low[k] = int8_codes_of<FORMAT>(own, first, step + k, c, books);
+            high[k] = int8_codes_of<FORMAT>(own, first + shape::EIGHT_ROWS, step + k, c, books);
+        }
+#pragma unroll
+        for (uint32_t n = 0; n < STEPS_OF_PANEL / 2; n++)
+            terms[n] = scales.of(2 * n + lane / 16);
+#pragma unroll
+        for (uint32_t k = 0; k < STEPS_OF_PANEL; k++)
             store_codes<FORMAT>(memory + place.fragments +
                                     (k * shape::MTILES + tile) * shape::FRAGMENT_BYTES,
-                                low, high);
-        }
-        uint32_t row = lane % 16, eighth = row % 8;
-        const int8_scales<FORMAT> scales(rows + first + row / 8 * shape::EIGHT_ROWS +
-                                             place_of_row<shape>(eighth) +
-                                             misplaced_by<shape>(weight_bytes, eighth, at),
-                                         step);
+                                low[k], high[k]);
 #pragma unroll
-        for (uint32_t n = 0; n < STEPS_OF_PANEL; n += 2) {
-            uint32_t k = n + lane / 16;
+        for (uint32_t n = 0; n < STEPS_OF_PANEL / 2; n++)
             store_terms<FORMAT, shape>(memory + place.terms +
-                                           (k * shape::MTILES + tile) * shape::WEIGHT_TERM_BYTES,
-                                       row, scales.of(k));
-        }
+                                           ((2 * n + lane / 16) * shape::MTILES + tile) *
+                                               shape::WEIGHT_TERM_BYTES,
+                                       row, terms[n]);
     }
 }
 
@@ -207,7 +212,7 @@ __device__ __forceinline__ uint32_t place_of_codes(uint32_t buffer, uint32_t fir
         at += half * 16 + c * 4;
     else
         at += (c / 2 ^ half) * 16 + c % 2 * 8;
-    return buffer * shape::CODE_BYTES + first_row * PANEL + at;
+    return shape::CODES + buffer * shape::CODE_BYTES + first_row * PANEL + at;
 }
 
 template <int FORMAT>
@@ -304,9 +309,19 @@ template <class shape> __device__ __forceinline__ void meet_in_group(uint32_t gr
         asm volatile("bar.sync %0, %1;\n" ::"r"(group + 1), "n"(shape::ROW_WARPS * 32) : "memory");
 }
 
+/* The copies of a tile's first panel. */
+template <class shape>
+__device__ __forceinline__ void begin_tile(uint32_t inputs, const inline_tile &tile,
+                                           uint8_t *memory)
+{
+    copy_rows<shape>(find_rows<shape>(tile, 0, inputs), 0, memory);
+    copy_weights<shape>(find_weights<shape>(tile, 0), memory);
+    copy_async_commit();
+}
+
 /*
- * The sums of a tile. Panel after panel, weights are decoded, the next panel's copies begin, and
- * what has been decoded is multiplied.
+ * The sums of a tile that has begun. Panel after panel, weights are decoded, the next panel's
+ * copies begin, and what has been decoded is multiplied.
  */
 template <int FORMAT, class shape>
 __device__ __forceinline__ void multiply_tile(uint32_t inputs, const inline_tile &tile,
@@ -314,19 +329,17 @@ __device__ __forceinline__ void multiply_tile(uint32_t inputs, const inline_tile
                                               float (&sums)[shape::MTILES][PIECES][4])
 {
     constexpr uint32_t HALVES = shape::STAGE / PANEL;
-    copy_rows<shape>(find_rows<shape>(tile, 0, inputs), 0, memory);
-    copy_weights<shape>(find_weights<shape>(tile, 0), memory);
-    copy_async_commit();
     for (uint32_t panel = 0; panel * PANEL < inputs; panel++) {
         uint32_t left = inputs - panel * PANEL, stage = panel / HALVES, half = panel % HALVES;
         warp_part part = part_of_warp<shape>(tile.work.rows);
         weight_place<shape> place(part.group);
+        uint32_t weight_bytes = tile.weight_bytes;
         copy_async_wait<0>();
         convert_terms<FORMAT, shape>(panel % 2, memory);
         meet_in_group<shape>(part.group);
         decode_panel<FORMAT, shape>(memory,
                                     memory + shape::WEIGHTS + part.group * shape::GROUP_BYTES,
-                                    place, part.first_row / WARP_TILE_ROWS, tile.weight_bytes,
+                                    place, part.first_row / WARP_TILE_ROWS, weight_bytes,
                                     stage * shape::PIECE, half * STEPS_OF_PANEL, books);
         row_copies rows = find_rows<shape>(tile, (panel + 1) * PANEL, left - PANEL);
         weight_copies weights = find_weights<shape>(tile, stage + 1);
@@ -342,6 +355,23 @@ __device__ __forceinline__ void multiply_tile(uint32_t inputs, const inline_tile
     }
 }
 
+/* What becomes of the sums, while the next tile's first copies arrive. */
+template <class shape>
+__device__ __forceinline__ void finish_tile(const strata__int8_inline_args &args,
+                                            const work_tile &tile, uint8_t *memory,
+                                            float (&sums)[shape::MTILES][PIECES][4])
+{
+    float *gathered = reinterpret_cast<float *>(memory + shape::GATHERED);
+    if (args.matrices == 1) {
+        store_tile<shape>(args.product, tile, sums);
+        return;
+    }
+    activate_tile<shape>(args.product, tile, sums);
+    gather_tile<shape>(gathered, sums);
+    __syncthreads();
+    quantise_tile<shape>(args.product, tile, gathered);
+}
+
 template <int FORMAT, uint32_t ROW_WARPS>
 __global__ void __launch_bounds__(THREADS, 2)
     product_inline(const __grid_constant__ strata__int8_inline_args args, uint32_t columns)
@@ -350,31 +380,30 @@ __global__ void __launch_bounds__(THREADS, 2)
     extern __shared__ __align__(1024) uint8_t memory[];
     __shared__ int8_books<FORMAT> books;
     __shared__ work_list list;
-    __shared__ work_tile next;
-    __shared__ inline_tile tile;
+    __shared__ inline_tile tiles[2]; /* the one that is multiplied, and the next */
+    uint32_t inputs = args.product.inputs;
+    auto find_tile = [&](uint32_t index, inline_tile *tile) {
+        work_tile work;
+        if (threadIdx.x < 32 &&
+            find_work<shape::TILE_ROWS>(list, args.product.range.experts, columns, index, &work))
+            place_tile<FORMAT, shape>(args, work, tile);
+    };
     books.load();
     build_list<shape::TILE_ROWS>(list, args.product.range);
-    for (uint32_t index = blockIdx.x;; index = tile.work.index + gridDim.x) {
+    find_tile(blockIdx.x, &tiles[0]);
+    __syncthreads();
+    if (tiles[0].work.rows)
+        begin_tile<shape>(inputs, tiles[0], memory);
+    for (uint32_t n = 0; tiles[n % 2].work.rows; n++) {
+        const inline_tile &tile = tiles[n % 2], &next = tiles[(n + 1) % 2];
         float sums[shape::MTILES][PIECES][4] = {};
-        if (threadIdx.x < 32)
-            find_work<shape::TILE_ROWS>(list, args.product.range.experts, columns, index, &next);
+        find_tile(tile.work.index + gridDim.x, &tiles[(n + 1) % 2]);
+        multiply_tile<FORMAT, shape>(inputs, tile, memory, books, sums);
         __syncthreads();
-        if (threadIdx.x == 0)
-            place_tile<FORMAT, shape>(args, next, &tile);
+        if (next.work.rows)
+            begin_tile<shape>(inputs, next, memory);
+        finish_tile<shape>(args, tile.work, memory, sums);
         __syncthreads();
-        if (tile.work.rows == 0)
-            return;
-        multiply_tile<FORMAT, shape>(args.product.inputs, tile, memory, books, sums);
-        if (args.matrices == 1) {
-            store_tile<shape>(args.product, tile.work, sums);
-            continue;
-        }
-        float *gathered = reinterpret_cast<float *>(memory);
-        activate_tile<shape>(args.product, tile.work, sums);
-        __syncthreads();
-        gather_tile<shape>(gathered, sums);
-        __syncthreads();
-        quantise_tile<shape>(args.product, tile.work, gathered);
     }
 }
 

@@ -74,22 +74,26 @@ template <int FORMAT, uint32_t ROW_WARPS_> struct inline_shape {
     static constexpr uint32_t WEIGHT_TERMS = power_of_two_from(int8_sum_of<FORMAT>::PARTS + SUMS);
     static constexpr uint32_t WEIGHT_TERM_BYTES = 16 * 4 * WEIGHT_TERMS;
 
-    /* Two buffers of activations and their terms; all else is used up before it comes anew. */
+    /*
+     * First what the next tile's first copies fill, then what is free when a tile has been
+     * multiplied. There are two buffers of activations and their terms; all else is used up before
+     * it comes anew.
+     */
     static constexpr uint32_t CODE_BYTES = TILE_ROWS * PANEL;
     static constexpr uint32_t TERM_BYTES = TERM_PLANES * PLANE_BYTES;
     static constexpr uint32_t RAW_BYTES = TILE_ROWS * 16; /* of scales or of sums */
-    static constexpr uint32_t TERMS = 2 * CODE_BYTES, RAW_TERMS = TERMS + 2 * TERM_BYTES;
-    static constexpr uint32_t FRAGMENTS = RAW_TERMS + (SUMS ? 2 : 1) * RAW_BYTES;
-    static constexpr uint32_t TERMS_OF_WEIGHTS = FRAGMENTS + WEIGHT_WARPS * GROUP_FRAGMENTS;
-    static constexpr uint32_t WEIGHTS =
-        TERMS_OF_WEIGHTS + WEIGHT_WARPS * STEPS_OF_PANEL * MTILES * WEIGHT_TERM_BYTES;
     static constexpr uint32_t WEIGHT_BYTES = WEIGHT_WARPS * GROUP_BYTES;
     static constexpr uint32_t SLACK = 16; /* words are read in pairs */
-    static constexpr uint32_t GATHER_PITCH = OUTPUTS + 4;
-    static constexpr uint32_t STAGES_BYTES = WEIGHTS + WEIGHT_BYTES + SLACK;
-    static constexpr uint32_t GATHER_BYTES = TILE_ROWS * GATHER_PITCH * 4;
-    static_assert(GATHER_BYTES <= STAGES_BYTES, "hidden values take the stages' place");
-    static constexpr uint32_t BYTES = STAGES_BYTES;
+    static constexpr uint32_t RAW_TERMS = 0, WEIGHTS = (SUMS ? 2 : 1) * RAW_BYTES;
+    static constexpr uint32_t CODES = (WEIGHTS + WEIGHT_BYTES + SLACK + 127) / 128 * 128;
+    static constexpr uint32_t TERMS = CODES + 2 * CODE_BYTES;
+    static constexpr uint32_t FRAGMENTS = TERMS + 2 * TERM_BYTES;
+    static constexpr uint32_t TERMS_OF_WEIGHTS = FRAGMENTS + WEIGHT_WARPS * GROUP_FRAGMENTS;
+    static constexpr uint32_t BYTES =
+        TERMS_OF_WEIGHTS + WEIGHT_WARPS * STEPS_OF_PANEL * MTILES * WEIGHT_TERM_BYTES;
+    static constexpr uint32_t GATHERED = CODES + CODE_BYTES, GATHER_PITCH = OUTPUTS + 4;
+    static_assert(TILE_ROWS * GATHER_PITCH * 4 <= BYTES - GATHERED,
+                  "hidden values take the place of what has been multiplied");
 };
 
 /*
@@ -189,8 +193,8 @@ __device__ __forceinline__ void copy_rows(const row_copies &copies, uint32_t buf
 {
     constexpr uint32_t STEP = THREADS / 8;
     uint32_t r = threadIdx.x / 8, chunk = threadIdx.x % 8;
-    uint32_t to = hidden(shared_address(memory) + buffer * shape::CODE_BYTES + r * PANEL +
-                         ((chunk ^ ((r & 3) * 2 + (r >> 2 & 1))) << 4));
+    uint32_t to = hidden(shared_address(memory) + shape::CODES + buffer * shape::CODE_BYTES +
+                         r * PANEL + ((chunk ^ ((r & 3) * 2 + (r >> 2 & 1))) << 4));
     uint32_t rows = copies.codes_wanted ? copies.rows : 0;
     term_place<shape> term;
 #pragma unroll

@@ -30,26 +30,27 @@ __device__ __forceinline__ void store_tile(const strata__int8_product_args &args
                                            const float (&sums)[shape::MTILES][PIECES][4])
 {
     const lane_place<shape> place;
+    constexpr int OUTPUTS = 2 * shape::MTILES;
     uint32_t expert = args.range.first_expert + tile.expert;
     uint32_t first = tile.column * shape::ROWS + place.weight_row + place.r;
     uint32_t first_row = place.warp_row + 2 * place.c;
-    float factor = args.expert_scale ? args.expert_scale[expert] : 1.0f;
+    float factor = args.expert_scale ? args.expert_scale[expert] : 1.0f, bias[OUTPUTS];
 #pragma unroll
-    for (int p = 0; p < 2 * shape::MTILES; p++) {
-        uint32_t output = first + 8 * p;
-        if (output >= args.outputs)
+    for (int p = 0; p < OUTPUTS; p++)
+        bias[p] = args.bias && first + 8 * p < args.outputs
+                      ? __ldg(args.bias + (uint64_t)expert * args.outputs + first + 8 * p)
+                      : 0.0f;
+    float *out = args.out + (uint64_t)(tile.first_row + first_row) * args.out_stride + first;
+#pragma unroll
+    for (int j = 0; j < 2 * (int)PIECES; j++) {
+        uint32_t row = 8 * (j / 2) + j % 2;
+        if (first_row + row >= tile.rows)
             continue;
-        float bias = args.bias ? __ldg(args.bias + (uint64_t)expert * args.outputs + output) : 0.0f;
-        float *out = args.out + (uint64_t)tile.first_row * args.out_stride + output;
 #pragma unroll
-        for (int j = 0; j < (int)PIECES; j++)
-#pragma unroll
-            for (int v = 0; v < 2; v++) {
-                uint32_t row = first_row + 8 * j + v;
-                if (row < tile.rows)
-                    out[(uint64_t)row * args.out_stride] =
-                        __fmul_rn(__fadd_rn(sums[p / 2][j][p % 2 * 2 + v], bias), factor);
-            }
+        for (int p = 0; p < OUTPUTS; p++)
+            if (first + 8 * p < args.outputs)
+                out[row * args.out_stride + 8 * p] =
+                    __fmul_rn(__fadd_rn(sums[p / 2][j / 2][p % 2 * 2 + j % 2], bias[p]), factor);
     }
 }
 

@@ -40,9 +40,12 @@ __device__ __forceinline__ void build_list(work_list &list, const strata__cuda_r
     __syncthreads();
 }
 
-/* By one warp. Expert after expert, within one the columns of a row tile side by side. */
+/*
+ * By one warp, of which one lane has the tile and true. Expert after expert, within one the columns
+ * of a row tile side by side.
+ */
 template <uint32_t ROWS>
-__device__ __forceinline__ void find_work(const work_list &list, uint32_t experts, uint32_t columns,
+__device__ __forceinline__ bool find_work(const work_list &list, uint32_t experts, uint32_t columns,
                                           uint32_t index, work_tile *tile)
 {
     uint32_t row_tile = index / columns, counted = 0, lane = threadIdx.x;
@@ -52,7 +55,7 @@ __device__ __forceinline__ void find_work(const work_list &list, uint32_t expert
         counted += __popc(__ballot_sync(0xffffffffu, e < experts && list.before[e] <= row_tile));
     }
     if (lane != 0)
-        return;
+        return false;
     uint32_t expert = counted - 1, skip = (row_tile - list.before[expert]) * ROWS;
     uint32_t first = list.first[expert] + skip;
     tile->index = index;
@@ -60,6 +63,7 @@ __device__ __forceinline__ void find_work(const work_list &list, uint32_t expert
     tile->first_row = first;
     tile->rows = none ? 0 : min(list.first[expert + 1] - first, ROWS);
     tile->column = index % columns;
+    return true;
 }
 
 /* BIAS as an integer: sums that start there are, as float32, BIAS plus the sum. */
