@@ -3,6 +3,8 @@
  * Instructions of a whole warp. Fragments are those of the PTX ISA: lane (g, t), g = lane / 4 and
  * t = lane % 4, has rows g and g + 8 of a and d and column g of b.
  */
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shim/half.h"
@@ -108,7 +110,33 @@ template <uint32_t COUNT, bool TRANSPOSED> void load(void *const *lanes, uint32_
     }
 }
 
+/* -1: down, 1: up, 0: to the nearest. */
+const int reciprocal_direction = [] {
+    const char *direction = getenv("CUDA_HOST_RECIPROCAL");
+    return direction ? atoi(direction) : 0;
+}();
+
 } /* namespace */
+
+/*
+ * What devices are held to, an error of less than one unit in the last place either way. The float
+ * below a power of two is the one from whose reciprocal, rounded down, none of the steps that
+ * divide comes to the one that is right; so it is not rounded down.
+ */
+float approximate_reciprocal(float x)
+{
+    double exact = 1.0 / fabs((double)x);
+    float y = (float)exact;
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    if (y < 0x1p-126f)
+        y = 0.0f;
+    else if (reciprocal_direction > 0 && y < exact)
+        y = nextafterf(y, INFINITY);
+    else if (reciprocal_direction < 0 && y > exact && (bits & 0x7fffff) != 0x7fffff)
+        y = nextafterf(y, 0.0f);
+    return copysignf(y, x);
+}
 
 void multiply_half_16x8x16(half_product &own)
 {

@@ -42,7 +42,8 @@ stage_build() {
     archives=$(find "$build/lib" -name 'libstrata-kernels-*.a')
     for program in check_kernels check_attention check_int8; do
         local objects=$build/gpu/$program.o
-        [ $program = check_int8 ] && objects="$objects $build/gpu/check_support.o"
+        [ $program = check_int8 ] && objects="$objects $build/gpu/check_int8_out.o \
+            $build/gpu/check_support.o"
         [ $program = check_kernels ] && objects=$(ls "$build"/gpu/*.o |
             grep -v -e check_attention -e check_int8 -e device_kernels -e bench_link)
         # shellcheck disable=SC2086

@@ -16,11 +16,8 @@
  * place, and what then remains of `a` is exact, a multiple of one unit of b times one of the
  * quotient. So the sum that is rounded last is nearer to a / b than any middle between two floats
  * is, which a / b never is itself. All of that holds where 2^-100 <= |a|, 2^-100 <= |b| < 2^126 and
- * the quotient that comes is at least LEAST_QUOTIENT; of infinities and what is not a number comes
- * what is not a number.
+ * 2^-126 <= |a / b| < 2^128.
  */
-constexpr float LEAST_QUOTIENT = 0x1p-100f;
-
 static __device__ __forceinline__ float rounded_reciprocal(float b)
 {
     float r;
@@ -86,9 +83,10 @@ static __device__ __forceinline__ float activate_exact(uint32_t activation, floa
 }
 
 /*
- * value / (1 + exp(x)) without a branch, and whether it is the one of activate_exact. The divisor
- * is 1 where x is at most -87 and in [1, 2^126) where it is at most 87; so the quotient of a lesser
- * value than it may be is less than LEAST_QUOTIENT.
+ * value / (1 + exp(x)) without a branch, and whether it is the one of activate_exact, but for the
+ * sign of a zero. The divisor is 1 where x is at most -87, and less than 2^126 where it is at most
+ * 87. Values below 2^-26 have an x below 2^-25 and are halved, which the division does exactly; of
+ * all others the quotient is in its range.
  */
 struct gated_value {
     float value;
@@ -98,7 +96,7 @@ struct gated_value {
     {
         float divisor = __fadd_rn(1.0f, exp_inside(fmaxf(t.x, -87.0f)));
         value = quotient(t.value, divisor, rounded_reciprocal(divisor));
-        safe = (t.x <= 87.0f) & (fabsf(value) >= LEAST_QUOTIENT);
+        safe = (t.x <= 87.0f) & (t.value < INFINITY);
     }
 };
 
@@ -200,7 +198,7 @@ static __device__ __forceinline__ uint32_t rounded_codes(const float *v, float i
  */
 template <uint32_t APART>
 static __device__ __forceinline__ void quantise_sixteen(const float (&v)[16], uint32_t group,
-                                                        uint8_t *rows, uint64_t row, uint32_t at,
+                                                        uint8_t *rows, uint32_t row, uint32_t at,
                                                         uint32_t width, bool store)
 {
     uint32_t codes = codes_bytes(width), scales = scales_bytes(width), words[4];
@@ -227,7 +225,7 @@ static __device__ __forceinline__ void quantise_sixteen(const float (&v)[16], ui
     }
     if (!store)
         return;
-    uint8_t *out = rows + row * (codes + 2 * scales);
+    uint8_t *out = rows + (uint64_t)row * (codes + 2 * scales);
     *reinterpret_cast<uint4 *>(out + at) = {words[0], words[1], words[2], words[3]};
     if (at % STRATA__INT8_BLOCK == 0)
         *reinterpret_cast<float *>(out + codes + at / STRATA__INT8_BLOCK * 4) = scale;

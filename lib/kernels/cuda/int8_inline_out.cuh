@@ -196,8 +196,8 @@ __device__ __forceinline__ void quantise_tile(const strata__int8_product_args &a
         for (int i = 0; i < 16; i += 4)
             *reinterpret_cast<float4 *>(v + i) = *reinterpret_cast<const float4 *>(
                 gathered + row * shape::GATHER_PITCH + column + i);
-        quantise_sixteen<8>(v, args.h_group, args.h, (uint64_t)first_row + row, output,
-                            args.outputs, output < args.outputs && row < rows);
+        quantise_sixteen<8>(v, args.h_group, args.h, first_row + row, output, args.outputs,
+                            output < args.outputs && row < rows);
     }
 }
 

@@ -7,7 +7,6 @@
 #define STRATA_CUDA_HOST_PTX_H
 
 #include <math.h>
-#include <string.h>
 
 #include "machine.h"
 
@@ -40,6 +39,9 @@ void multiply_tf32_16x8x8(half_product &own);
 void multiply_int8_16x8x32(int8_product &own);
 void multiply_int8_16x8x16(int8_product &own);
 void load_matrices(matrix_load &own, uint32_t count, bool transposed);
+
+/* 1 / x, rounded as CUDA_HOST_RECIPROCAL says. */
+float approximate_reciprocal(float x);
 
 namespace ptx
 {
@@ -216,19 +218,9 @@ inline void griddepcontrol_launch_dependents()
 {
 }
 
-/* Units in the last place by which the next reciprocals differ from those rounded to nearest. */
-inline int reciprocal_error = 0;
-
 inline void rcp_approx_ftz_f32(float &y, float x)
 {
-    uint32_t bits;
-    y = 1.0f / x;
-    memcpy(&bits, &y, 4);
-    bits += (uint32_t)reciprocal_error;
-    if (fabsf(y) >= 0x1p-126f && fabsf(y) <= 0x1p126f)
-        memcpy(&y, &bits, 4);
-    if (fabsf(y) < 0x1p-126f)
-        y = copysignf(0.0f, x);
+    y = approximate_reciprocal(x);
 }
 
 inline void max_NaN_f32(float &y, float a, float b)
