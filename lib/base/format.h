@@ -40,8 +40,8 @@ typedef struct strata__format_info {
     const char *name;
     uint32_t block_values;
     uint32_t block_bytes;
-    uint32_t int8_group; /* values that share a scale in the exact int8 form; 0: no such form */
-    bool int8_minimum;   /* the int8 form has a minimum beside the scale */
+    uint32_t int8_group;         /* values that share a scale in the exact int8 form; 0: none */
+    uint32_t int8_minimum_group; /* values that share an offset there; 0: it has none */
 } strata__format_info;
 
 /* NULL when the id is no format this library decodes. */

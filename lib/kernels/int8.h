@@ -13,14 +13,18 @@
  * A row is stored in planes (base/format.h): codes; a scale for every 32 values, so that A = 64
  * stores each twice; and for every 32 values the sums of the codes of its two halves, as int16.
  *
- * Weights. A format with an int8 form is value = w * code + o for groups of G values (int8_group):
- * w is the format's scale rounded once to float32, o its offset in formats with a minimum.
+ * Weights. A format with an int8 form is value = w * code + o, with a scale w for every G values
+ * (int8_group) and, in formats with a minimum, an offset o for every M values (int8_minimum_group,
+ * which is G or 16), each the format's own rounded once to float32. Where a format has integer
+ * scales of groups of 16 whose products with its codes fit in int8, these products are the codes
+ * here and G is 32.
  *
  * Products. A row of activations x and one of weights are summed over D = min(A, G) values at a
  * time. For each group of A values, with K ascending:
  *   t = w * float(dot)            of the first D values, dot = sum of code * code, exact
  *   t = fma(w, float(dot), t)     of every further D values
- *   t = fma(o, float(sum), t)     after each of the above, where the format has offsets
+ *   t = fma(o, float(sum), t)     after each of the above, of every M of its D values, where the
+ *                                 format has offsets
  *   y = fma(t, scale of x, y)     y starts at 0
  * Bias, activation and expert scale follow as on the other paths, then h is quantised as above.
  */

@@ -35,6 +35,7 @@ struct int8_case {
     bool bias;
     uint32_t scratch_slabs;
     uint32_t misplaced; /* bytes by which blobs begin beyond a multiple of 16 */
+    bool extreme;       /* weights and activations of extreme codes; of Q2_K and Q3_K */
 };
 
 /* A matrix in the int8 form. */
@@ -54,20 +55,23 @@ struct plain_matrix {
     {
         const strata__format_info *info = strata__format_find(format);
         uint32_t group = info->int8_group, part = group < row_group ? group : row_group;
+        uint32_t offset_group = info->int8_minimum_group;
         size_t first = (size_t)n * inputs;
         float y = 0;
         for (uint32_t at = 0; at < inputs; at += row_group) {
             float t = 0;
             for (uint32_t k = at; k < at + row_group; k += part) {
-                int dot = 0, sum = 0;
-                for (uint32_t i = k; i < k + part; i++) {
+                int dot = 0;
+                for (uint32_t i = k; i < k + part; i++)
                     dot += x.codes[i] * codes[first + i];
-                    sum += x.codes[i];
-                }
                 size_t g = (first + k) / group;
                 t = k == at ? scales[g] * (float)dot : fmaf(scales[g], (float)dot, t);
-                if (info->int8_minimum)
-                    t = fmaf(offsets[g], (float)sum, t);
+                for (uint32_t o = k; offset_group && o < k + part; o += offset_group) {
+                    int sum = 0;
+                    for (uint32_t i = o; i < o + offset_group; i++)
+                        sum += x.codes[i];
+                    t = fmaf(offsets[(first + o) / offset_group], (float)sum, t);
+                }
             }
             y = fmaf(t, x.scales[at / 32], y);
         }
@@ -104,6 +108,22 @@ void set_extremes(activation_rows &in)
     in.scale[1] = 0x1p20f;
 }
 
+/* Blocks whose codes times scales are the most and the least, of scales that are odd. */
+void set_extremes(weight_rows &w)
+{
+    static const uint16_t scales[6] = {0x2400, 0xa400, 0, 0x8000, 1, 0x83ff};
+    const strata__format_info *info = strata__format_find(w.format);
+    uint32_t scale_at = w.format == STRATA__Q2_K ? 80 : 108;
+    for (size_t b = 0; b < w.blocks.size() / info->block_bytes; b++) {
+        uint8_t *block = &w.blocks[b * info->block_bytes];
+        if (b / 6 % 3)
+            memset(block, b / 6 % 3 == 1 ? 0 : 255, scale_at);
+        memcpy(block + scale_at, &scales[b % 6], 2);
+        if (w.format == STRATA__Q2_K)
+            memcpy(block + scale_at + 2, &scales[b / 2 % 6], 2);
+    }
+}
+
 int8_setup set_up(const suite &s, const int8_case &c)
 {
     random_source random(s.seed * 7919 + c.gate * 64 + c.down + c.inputs * 3);
@@ -111,15 +131,22 @@ int8_setup set_up(const suite &s, const int8_case &c)
     const uint32_t formats[3] = {c.gate, c.up, c.down};
     for (uint32_t count : c.counts) {
         m.offsets.push_back(m.offsets.back() + count);
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < 3; i++) {
             m.weights[i].push_back(make_weights(random, formats[i], i == 2 ? c.hidden : c.inputs,
                                                 i == 2 ? c.inputs : c.hidden, false));
+            if (c.extreme)
+                set_extremes(m.weights[i].back());
+        }
     }
     m.rows = m.offsets.back();
     for (uint32_t i = 0; i < m.rows; i++)
         m.sorted_row.push_back(random.below(m.tokens));
     m.in = make_rows(random, m.tokens, c.inputs, true, 0.3f);
     set_extremes(m.in);
+    for (uint32_t k = 0; c.extreme && k < c.inputs; k++) { /* codes 127, and 127 and -127 in turn */
+        m.in.data[4 * c.inputs + k] = half_bits(1);
+        m.in.data[5 * c.inputs + k] = half_bits(k % 2 ? -1.0f : 1.0f);
+    }
     for (int i = 0; i < 3; i++)
         m.bias[i] = random_floats(random, c.counts.size() * (i == 2 ? c.inputs : c.hidden));
     m.expert_scale = random_floats(random, c.counts.size());
@@ -329,6 +356,8 @@ int check_formats(const int8_suite &s)
         else
             for (uint32_t i = 0; i < (s.small ? 2u : 3u); i++)
                 check_case(s, {f, f, f, 512, 256, counts[i], (f + i) % 3, f % 2 == 1, 64}, t);
+    for (uint32_t f : {STRATA__Q2_K, STRATA__Q3_K})
+        check_case(s, {f, f, f, 256, 256, {50, 0, 9}, 0, false, 9, 2, true}, t);
     close_tally(t, "int8, every format", &failures);
     return failures;
 }
@@ -530,7 +559,7 @@ float time_decode(const bench_side &side, const bench_weights &w)
     for (int m = 0; m < 2; m++) {
         args.matrix[m].format = w.format;
         args.form[m].values = info->int8_group;
-        args.form[m].offsets = info->int8_minimum;
+        args.form[m].offsets = info->int8_minimum_group;
     }
     args.range.offsets = side.offsets.get();
     args.range.experts = EXPERTS;

@@ -34,14 +34,15 @@ typedef struct strata__softmax_step {
 typedef struct strata__int8_step {
     const float *packed;     /* [count][width] codes of the rows */
     const float *row_scales; /* [count / row_group][width] */
-    const float *row_sums;   /* [count / min(weight_group, row_group)][width] */
+    const float *row_sums;   /* [count / offset_group][width] */
     const float *weights;    /* [8][weight_stride] codes */
     const float *scales;     /* [8][scale_stride], one for each weight_group values */
-    const float *offsets;    /* the same, or NULL */
+    const float *offsets;    /* the same for each offset_group, or NULL */
     float *sums;             /* [8][sum_stride], added to */
     uint32_t width;          /* 8, 16 or 32 */
     uint32_t count;          /* a multiple of both groups */
     uint32_t weight_group;
+    uint32_t offset_group; /* at most the least of the others */
     uint32_t row_group;
     uint32_t weight_stride;
     uint32_t scale_stride;

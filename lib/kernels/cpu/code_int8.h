@@ -63,6 +63,18 @@ static void widen(const int8_t *codes, uint32_t n, float *out)
         out[i] = (float)codes[i];
 }
 
+/* Offsets times sums of values [k, end), to what output n has of `width` rows. */
+static inline void add_offsets(const strata__int8_step *s, uint32_t n, uint32_t k, uint32_t end,
+                               const uint32_t width, float *to)
+{
+    for (; s->offsets && k < end; k += s->offset_group) {
+        const float *sums = s->row_sums + k / s->offset_group * width;
+        float o = s->offsets[n * s->scale_stride + k / s->offset_group];
+        for (uint32_t r = 0; r < width; r++)
+            to[r] = __builtin_fmaf(o, sums[r], to[r]);
+    }
+}
+
 /*
  * One tile of `width` rows. The dots are formed by the float tile: code products of up to 64 values
  * stay below 2^24, so its sums are the integers.
@@ -74,7 +86,6 @@ static inline void int8_step_of(const strata__int8_step *s, const uint32_t width
     float t[STRATA__TILE_OUTPUTS * STRATA__TILE_ROWS];
     for (uint32_t at = 0; at < s->count; at += s->row_group) {
         for (uint32_t k = at; k < at + s->row_group; k += part) {
-            const float *sums = s->offsets ? s->row_sums + k / part * width : NULL;
             product(s->packed + (size_t)k * width, width, s->weights + k, s->weight_stride, part,
                     dots, width, 1);
             for (uint32_t n = 0; n < STRATA__TILE_OUTPUTS; n++) {
@@ -87,11 +98,7 @@ static inline void int8_step_of(const strata__int8_step *s, const uint32_t width
                 else
                     for (uint32_t r = 0; r < width; r++)
                         to[r] = __builtin_fmaf(w, dot[r], to[r]);
-                if (!sums)
-                    continue;
-                float o = s->offsets[n * s->scale_stride + k / group];
-                for (uint32_t r = 0; r < width; r++)
-                    to[r] = __builtin_fmaf(o, sums[r], to[r]);
+                add_offsets(s, n, k, k + part, width, to);
             }
         }
         const float *scale = s->row_scales + at / s->row_group * width;

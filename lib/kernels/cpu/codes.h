@@ -65,6 +65,14 @@ static inline codes_16 codes_less(codes_16 x, int value)
     return _mm_sub_epi8(x, _mm_set1_epi8((char)value));
 }
 
+/* code * factor, of which eight bits are kept */
+static inline codes_16 codes_times(codes_16 x, int factor)
+{
+    const __m128i factors = _mm_set1_epi16((short)factor), odd = _mm_set1_epi16((short)0xff00);
+    return _mm_or_si128(_mm_andnot_si128(odd, _mm_mullo_epi16(x, factors)),
+                        _mm_mullo_epi16(_mm_and_si128(x, odd), factors));
+}
+
 /* -code where a bit is set, else code */
 static inline codes_16 codes_negate_bits(codes_16 x, uint32_t bits)
 {
@@ -163,6 +171,11 @@ static inline codes_16 codes_or(codes_16 x, codes_16 y)
 static inline codes_16 codes_less(codes_16 x, int value)
 {
     return x - codes_all(value);
+}
+
+static inline codes_16 codes_times(codes_16 x, int factor)
+{
+    return x * codes_all(factor);
 }
 
 static inline codes_16 codes_negate_bits(codes_16 x, uint32_t bits)

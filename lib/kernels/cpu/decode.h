@@ -40,8 +40,9 @@ void strata__dots_level(strata__cpu_level level, uint32_t format, const void *we
                         float *sums);
 
 /*
- * To the exact int8 form, for formats whose int8_group is not 0: `values` codes, and a scale and,
- * where int8_minimum is set, an offset for every int8_group values: value = scale * code + offset.
+ * To the exact int8 form, for formats whose int8_group is not 0: `values` codes, a scale for every
+ * int8_group of them and, where int8_minimum_group is not 0, an offset for every so many: value =
+ * scale * code + offset.
  */
 void strata__decode_int8_level(strata__cpu_level level, uint32_t format, const void *blocks,
                                uint64_t values, int8_t *codes, float *scales, float *offsets);

@@ -8,14 +8,15 @@
 #include "kernels/cpu/decode_k.h"
 #include "kernels/cpu/decode_simple.h"
 
-#define STRATA__INT8_DECODER(name, bytes, values, groups)                                          \
+/* Of blocks with `w_count` scales and `o_count` offsets. */
+#define STRATA__INT8_DECODER(name, bytes, values, w_count, o_count)                                \
     static inline void name##_block(const uint8_t *restrict block, int8_t *restrict codes,         \
                                     float *restrict scales, float *restrict offsets);              \
     static void name(const uint8_t *restrict block, uint64_t blocks, int8_t *restrict codes,       \
                      float *restrict scales, float *restrict offsets)                              \
     {                                                                                              \
         for (uint64_t b = 0; b < blocks; b++, block += (bytes), codes += (values))                 \
-            name##_block(block, codes, scales + b * (groups), offsets + b * (groups));             \
+            name##_block(block, codes, scales + b * (w_count), offsets + b * (o_count));           \
     }                                                                                              \
     static inline void name##_block(const uint8_t *restrict block, int8_t *restrict codes,         \
                                     float *restrict scales, float *restrict offsets)
@@ -34,21 +35,21 @@ static inline void store_table_codes(const uint8_t *packed, const uint8_t *table
     codes_store(codes_look_up(codes_field(bytes, 4, 15), table), codes + 16);
 }
 
-STRATA__INT8_DECODER(int8_q4_0, 18, 32, 1)
+STRATA__INT8_DECODER(int8_q4_0, 18, 32, 1, 0)
 {
     (void)offsets;
     store_nibbles(block + 2, 8, codes);
     scales[0] = load_half(block);
 }
 
-STRATA__INT8_DECODER(int8_q4_1, 20, 32, 1)
+STRATA__INT8_DECODER(int8_q4_1, 20, 32, 1, 1)
 {
     store_nibbles(block + 4, 0, codes);
     scales[0] = load_half(block);
     offsets[0] = load_half(block + 2);
 }
 
-STRATA__INT8_DECODER(int8_q5_0, 22, 32, 1)
+STRATA__INT8_DECODER(int8_q5_0, 22, 32, 1, 0)
 {
     (void)offsets;
     codes_store(codes_less(five_bits(block + 6, 0, load_u16(block + 2)), 16), codes);
@@ -56,7 +57,7 @@ STRATA__INT8_DECODER(int8_q5_0, 22, 32, 1)
     scales[0] = load_half(block);
 }
 
-STRATA__INT8_DECODER(int8_q5_1, 24, 32, 1)
+STRATA__INT8_DECODER(int8_q5_1, 24, 32, 1, 1)
 {
     codes_store(five_bits(block + 8, 0, load_u16(block + 4)), codes);
     codes_store(five_bits(block + 8, 4, load_u16(block + 6)), codes + 16);
@@ -64,21 +65,21 @@ STRATA__INT8_DECODER(int8_q5_1, 24, 32, 1)
     offsets[0] = load_half(block + 2);
 }
 
-STRATA__INT8_DECODER(int8_q8_0, 34, 32, 1)
+STRATA__INT8_DECODER(int8_q8_0, 34, 32, 1, 0)
 {
     (void)offsets;
     memcpy(codes, block + 2, 32);
     scales[0] = load_half(block);
 }
 
-STRATA__INT8_DECODER(int8_iq4_nl, 18, 32, 1)
+STRATA__INT8_DECODER(int8_iq4_nl, 18, 32, 1, 0)
 {
     (void)offsets;
     store_table_codes(block + 2, strata__codes_iq4_nl, codes);
     scales[0] = load_half(block);
 }
 
-STRATA__INT8_DECODER(int8_mxfp4, 17, 32, 1)
+STRATA__INT8_DECODER(int8_mxfp4, 17, 32, 1, 0)
 {
     uint32_t e = block[0];
     (void)offsets;
@@ -86,7 +87,7 @@ STRATA__INT8_DECODER(int8_mxfp4, 17, 32, 1)
     scales[0] = float_of_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
 }
 
-STRATA__INT8_DECODER(int8_q2_0, 18, 64, 1)
+STRATA__INT8_DECODER(int8_q2_0, 18, 64, 1, 0)
 {
     (void)offsets;
     for (int i = 0; i < 4; i++)
@@ -94,19 +95,30 @@ STRATA__INT8_DECODER(int8_q2_0, 18, 64, 1)
     scales[0] = load_half(block);
 }
 
-STRATA__INT8_DECODER(int8_q2_k, 84, 256, 16)
+static inline void repeat_scale(float scale, float *scales)
 {
-    scale_q2_k(block, scales, offsets);
-    for (int g = 0; g < 16; g++)
-        codes_store(two_bits(block + 16, g), codes + 16 * g);
+    for (int g = 0; g < 8; g++)
+        scales[g] = scale;
 }
 
-STRATA__INT8_DECODER(int8_q3_k, 110, 256, 16)
+/* Codes are those of the block times the scales of sixteen values, at most 15 * 3. */
+STRATA__INT8_DECODER(int8_q2_k, 84, 256, 8, 16)
 {
-    (void)offsets;
-    scale_codes(q3_k_scales(block + 96), load_half(block + 108), scales);
+    repeat_scale(load_half(block + 80), scales);
+    scale_codes(codes_field(codes_load(block), 4, 15), -load_half(block + 82), offsets);
     for (int g = 0; g < 16; g++)
-        codes_store(three_bits(block, g), codes + 16 * g);
+        codes_store(codes_times(two_bits(block + 16, g), block[g] & 15), codes + 16 * g);
+}
+
+/* The same with the scales' signs turned round: -32 * -4 is 128, its negative an int8. */
+STRATA__INT8_DECODER(int8_q3_k, 110, 256, 8, 0)
+{
+    int8_t factors[16];
+    (void)offsets;
+    repeat_scale(-load_half(block + 108), scales);
+    codes_store(q3_k_scales(block + 96), factors);
+    for (int g = 0; g < 16; g++)
+        codes_store(codes_times(three_bits(block, g), -factors[g]), codes + 16 * g);
 }
 
 static inline void store_scale_groups(const uint8_t *block, float *scales, float *offsets)
@@ -117,7 +129,7 @@ static inline void store_scale_groups(const uint8_t *block, float *scales, float
     memcpy(offsets, both + 8, 8 * sizeof *both);
 }
 
-STRATA__INT8_DECODER(int8_q4_k, 144, 256, 8)
+STRATA__INT8_DECODER(int8_q4_k, 144, 256, 8, 8)
 {
     store_scale_groups(block, scales, offsets);
     for (int g = 0; g < 8; g++)
@@ -125,7 +137,7 @@ STRATA__INT8_DECODER(int8_q4_k, 144, 256, 8)
             codes_store(group_nibbles(block + 16, g, h), codes + 32 * g + 16 * h);
 }
 
-STRATA__INT8_DECODER(int8_q5_k, 176, 256, 8)
+STRATA__INT8_DECODER(int8_q5_k, 176, 256, 8, 8)
 {
     store_scale_groups(block, scales, offsets);
     for (int g = 0; g < 8; g++)
@@ -133,7 +145,7 @@ STRATA__INT8_DECODER(int8_q5_k, 176, 256, 8)
             codes_store(group_five_bits(block, g, h), codes + 32 * g + 16 * h);
 }
 
-STRATA__INT8_DECODER(int8_q6_k, 210, 256, 16)
+STRATA__INT8_DECODER(int8_q6_k, 210, 256, 16, 0)
 {
     (void)offsets;
     scale_codes(codes_load(block + 192), load_half(block + 208), scales);
@@ -141,7 +153,7 @@ STRATA__INT8_DECODER(int8_q6_k, 210, 256, 16)
         codes_store(six_bits(block, g), codes + 16 * g);
 }
 
-STRATA__INT8_DECODER(int8_iq2_xxs, 66, 256, 8)
+STRATA__INT8_DECODER(int8_iq2_xxs, 66, 256, 8, 0)
 {
     float d = load_half(block);
     (void)offsets;
@@ -152,7 +164,7 @@ STRATA__INT8_DECODER(int8_iq2_xxs, 66, 256, 8)
     }
 }
 
-STRATA__INT8_DECODER(int8_iq2_xs, 74, 256, 16)
+STRATA__INT8_DECODER(int8_iq2_xs, 74, 256, 16, 0)
 {
     uint8_t signs[32];
     (void)offsets;
@@ -162,7 +174,7 @@ STRATA__INT8_DECODER(int8_iq2_xs, 74, 256, 16)
         codes_store(iq2_xs_codes(block, signs, g), codes + 16 * g);
 }
 
-STRATA__INT8_DECODER(int8_iq2_s, 82, 256, 16)
+STRATA__INT8_DECODER(int8_iq2_s, 82, 256, 16, 0)
 {
     (void)offsets;
     half_step_scales(block + 74, load_half(block), scales);
@@ -170,7 +182,7 @@ STRATA__INT8_DECODER(int8_iq2_s, 82, 256, 16)
         codes_store(iq2_s_codes(block, g), codes + 16 * g);
 }
 
-STRATA__INT8_DECODER(int8_iq3_xxs, 98, 256, 8)
+STRATA__INT8_DECODER(int8_iq3_xxs, 98, 256, 8, 0)
 {
     float d = load_half(block);
     (void)offsets;
@@ -180,7 +192,7 @@ STRATA__INT8_DECODER(int8_iq3_xxs, 98, 256, 8)
     }
 }
 
-STRATA__INT8_DECODER(int8_iq3_s, 110, 256, 8)
+STRATA__INT8_DECODER(int8_iq3_s, 110, 256, 8, 0)
 {
     float d = load_half(block);
     (void)offsets;
@@ -197,7 +209,7 @@ static inline void store_shifted(uint64_t point, int shift, int8_t *codes)
         codes[i] = (int8_t)(8 * (int8_t)(point >> 8 * i & 255) + shift);
 }
 
-STRATA__INT8_DECODER(int8_iq1_s, 50, 256, 8)
+STRATA__INT8_DECODER(int8_iq1_s, 50, 256, 8, 0)
 {
     float d = load_half(block);
     (void)offsets;
@@ -211,7 +223,7 @@ STRATA__INT8_DECODER(int8_iq1_s, 50, 256, 8)
     }
 }
 
-STRATA__INT8_DECODER(int8_iq1_m, 56, 256, 16)
+STRATA__INT8_DECODER(int8_iq1_m, 56, 256, 16, 0)
 {
     uint16_t words[4];
     (void)offsets;
@@ -226,7 +238,7 @@ STRATA__INT8_DECODER(int8_iq1_m, 56, 256, 16)
     }
 }
 
-STRATA__INT8_DECODER(int8_iq4_xs, 136, 256, 8)
+STRATA__INT8_DECODER(int8_iq4_xs, 136, 256, 8, 0)
 {
     float d = load_half(block);
     (void)offsets;

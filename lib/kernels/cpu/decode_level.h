@@ -11,8 +11,8 @@ typedef void (*strata__decode_fn)(const uint8_t *restrict block, uint64_t blocks
                                   float *restrict out);
 
 /*
- * To the int8 form: codes, and for each int8_group of the format a scale and, where it has
- * minimums, an offset: value = scale * code + offset.
+ * To the int8 form: codes, a scale for each int8_group of the format and, where it has minimums, an
+ * offset for each int8_minimum_group: value = scale * code + offset.
  */
 typedef void (*strata__decode_int8_fn)(const uint8_t *restrict block, uint64_t blocks,
                                        int8_t *restrict codes, float *restrict scales,

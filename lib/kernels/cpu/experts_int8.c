@@ -67,7 +67,7 @@ static uint32_t tile_width(uint32_t rows)
     return rows > 24 ? 32 : rows > 8 ? 16 : 8;
 }
 
-/* Sums of weight groups: halves of the row's sums, or both halves together. */
+/* Sums of the values that share an offset: halves of the row's sums, or both together. */
 static float row_sum(const uint8_t *sums, uint32_t k, uint32_t part)
 {
     int16_t halves[4];
@@ -162,9 +162,10 @@ static void multiply_tiles(const int8_job *job, const rows_group *group, uint32_
     strata__int8_step step = {
         .weights = w->weights,
         .scales = w->scales,
-        .offsets = info->int8_minimum ? w->offsets : NULL,
+        .offsets = info->int8_minimum_group ? w->offsets : NULL,
         .count = count,
         .weight_group = info->int8_group,
+        .offset_group = info->int8_minimum_group,
         .row_group = job->row_group,
         .weight_stride = STRATA__WEIGHT_STRIDE,
         .scale_stride = SCALES,
@@ -194,8 +195,8 @@ static void multiply_item(void *user_data, uint32_t item, uint32_t worker)
         pack_rows(job, group, k, count, w);
         for (uint32_t m = 0; m < job->matrices; m++) {
             const strata__format_info *info = strata__format_find(job->formats[m]);
-            if (info->int8_minimum)
-                pack_row_sums(job, group, k, count, info->int8_group, w);
+            if (info->int8_minimum_group)
+                pack_row_sums(job, group, k, count, info->int8_minimum_group, w);
             for (uint32_t n = 0; n < outputs; n += STRATA__TILE_OUTPUTS) {
                 decode_weights(job, job->formats[m], group->weights[m], first + n, outputs - n, k,
                                count, w);

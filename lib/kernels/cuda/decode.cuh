@@ -51,16 +51,19 @@ STRATA__BLOCK_SHAPE(STRATA__Q2_0, 64, 18);
 
 /* How a format is summed in int8 (kernels/int8.h): values of a dot, offsets, scales to 2^126. */
 template <int FORMAT> struct int8_sum_of {
-    static constexpr uint32_t D = FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K ||
-                                          FORMAT == STRATA__Q6_K || FORMAT == STRATA__IQ1_M ||
+    static constexpr uint32_t D = FORMAT == STRATA__Q6_K || FORMAT == STRATA__IQ1_M ||
                                           FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ2_S
                                       ? 16
                                   : FORMAT == STRATA__Q2_0 ? 64
                                                            : 32;
-    static constexpr int PARTS = D == 16 ? 2 : 1; /* dots of 32 values */
-    static constexpr bool OFFSETS = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1 ||
-                                    FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q4_K ||
-                                    FORMAT == STRATA__Q5_K;
+    /* Of 32 values: dots, offsets, and the sums of activations that these multiply. */
+    static constexpr int PARTS = D == 16 ? 2 : 1;
+    static constexpr int OFFSETS = FORMAT == STRATA__Q2_K ? 2
+                                   : FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1 ||
+                                           FORMAT == STRATA__Q4_K || FORMAT == STRATA__Q5_K
+                                       ? 1
+                                       : 0;
+    static constexpr int SUMS = OFFSETS == 2 ? 2 : 1;
     static constexpr bool WIDE = FORMAT == STRATA__MXFP4;
 };
 
@@ -183,6 +186,19 @@ static __device__ __forceinline__ void scale_codes_offset(code8 codes, float sca
         v[i] += offset;
 }
 
+/* v = scale * factor * code + offset, and v = scale * factor * (code - 4) */
+static __device__ __forceinline__ void
+multiply_codes_offset(code8 codes, uint32_t factor, float scale, float offset, float (&v)[8])
+{
+    scale_codes_offset(codes, scale * (float)factor, offset, v);
+}
+
+static __device__ __forceinline__ void multiply_codes_less_4(code8 codes, int factor, float scale,
+                                                             float (&v)[8])
+{
+    scale_codes(codes, 4.0f, scale * (float)factor, v);
+}
+
 /* Negates the values whose bit is set. */
 static __device__ __forceinline__ void apply_signs(uint32_t signs, float (&v)[8])
 {
@@ -218,6 +234,34 @@ static __device__ __forceinline__ void scale_codes_offset(code8 codes, float sca
                                                           int8_codes &v)
 {
     v = {codes, scale, offset};
+}
+
+/* Bytes times a factor; no product is above 255. */
+static __device__ __forceinline__ code8 times_factor(code8 codes, uint32_t factor)
+{
+    return {codes.low * factor, codes.high * factor};
+}
+
+/*
+ * Signed bytes (code - 4) * factor of codes below 8, factors of -31 to 32: 128 is added to them, so
+ * that none is negative where they are multiplied as one word, and taken off.
+ */
+static __device__ __forceinline__ code8 less_4_times_factor(code8 codes, int factor)
+{
+    uint32_t times = (uint32_t)factor, more = 0x80808080u - times * 0x04040404u;
+    return {(codes.low * times + more) ^ 0x80808080u, (codes.high * times + more) ^ 0x80808080u};
+}
+
+static __device__ __forceinline__ void
+multiply_codes_offset(code8 codes, uint32_t factor, float scale, float offset, int8_codes &v)
+{
+    v = {times_factor(codes, factor), scale, offset};
+}
+
+static __device__ __forceinline__ void multiply_codes_less_4(code8 codes, int factor, float scale,
+                                                             int8_codes &v)
+{
+    v = {less_4_times_factor(codes, -factor), -scale, 0.0f};
 }
 
 static __device__ __forceinline__ uint32_t negate_bytes(uint32_t codes, uint32_t signs)
@@ -388,15 +432,15 @@ static __device__ __forceinline__ void decode_k(const uint8_t *block, uint32_t p
         uint32_t packed_at = 16 + 32 * (part / 16) + 8 * (part % 4);
         code8 codes = pairs_of(load_code8(block + packed_at), 2 * (part % 16 / 4));
         uint32_t scale = load_u8(block + part / 2);
-        scale_codes_offset(codes, load_half(block + 80) * (float)(scale & 15),
-                           -(load_half(block + 82) * (float)(scale >> 4)), v);
+        multiply_codes_offset(codes, scale & 15, load_half(block + 80),
+                              -(load_half(block + 82) * (float)(scale >> 4)), v);
     } else if constexpr (FORMAT == STRATA__Q3_K) {
         uint32_t j = part / 4, i = 8 * (part % 4), g = part / 2;
         code8 codes = pairs_of(load_code8(block + 32 + 32 * (j / 4) + i), 2 * (j % 4));
         uint32_t low = load_u8(block + 96 + g % 8) >> 4 * (g / 8) & 15;
         uint32_t high = load_u8(block + 104 + g % 4) >> 2 * (g / 4) & 3;
-        float scale = load_half(block + 108) * (float)((int)(low | high << 4) - 32);
-        scale_codes(join(codes, bits_of(load_code8(block + i), j, 2)), 4.0f, scale, v);
+        codes = join(codes, bits_of(load_code8(block + i), j, 2));
+        multiply_codes_less_4(codes, (int)(low | high << 4) - 32, load_half(block + 108), v);
     } else if constexpr (FORMAT == STRATA__Q6_K) {
         uint32_t half = part / 16, j = part % 16 / 4, i = 8 * (part % 4);
         code8 low = nibbles_of(load_code8(block + 64 * half + 32 * (j % 2) + i), j / 2);

@@ -6,8 +6,8 @@
  *
  * Image. Rows of weights are cut in slabs of 128 and values in blocks of 128. A block is 128 rows
  * of 128 codes, whose eight 16-byte chunks are permuted by chunk ^ (row & 7), then the scales
- * [group][row] and the offsets [group][row] of its groups of D values. Gate and up are interleaved
- * as in products.h.
+ * [group][row] of its groups of D values, and the offsets [group][row] of values that share one.
+ * Gate and up are interleaved as in products.h.
  */
 #ifndef STRATA_KERNELS_CUDA_INT8_H
 #define STRATA_KERNELS_CUDA_INT8_H
@@ -24,16 +24,16 @@ enum {
 /* How a matrix is summed: values of a dot, and what comes with it. */
 enum {
     STRATA__INT8_SUM_16,
-    STRATA__INT8_SUM_16_OFFSETS,
     STRATA__INT8_SUM_32,
     STRATA__INT8_SUM_32_OFFSETS,
-    STRATA__INT8_SUM_32_WIDE, /* scales of up to 2^126 */
+    STRATA__INT8_SUM_32_TWO_OFFSETS, /* of 16 values each */
+    STRATA__INT8_SUM_32_WIDE,        /* scales of up to 2^126 */
     STRATA__INT8_SUM_64
 };
 
 typedef struct strata__int8_form {
-    uint32_t values; /* D, of a dot */
-    uint32_t offsets;
+    uint32_t values;  /* D, of a dot */
+    uint32_t offsets; /* values that share one; 0: there are none */
     uint32_t kind;
 } strata__int8_form;
 

@@ -17,9 +17,11 @@ constexpr uint32_t CHUNK = 1024; /* values of a row between two gatherings */
 
 template <int FORMAT> struct gathered_terms {
     /* Rows may have scales of 32 values where the format has them of 64. */
-    static constexpr uint32_t GROUPS = CHUNK / (int8_sum_of<FORMAT>::D == 16 ? 16 : 32);
+    static constexpr uint32_t GROUPS = CHUNK / 32 * int8_sum_of<FORMAT>::PARTS;
+    static constexpr uint32_t OFFSET_VALUES = 32 / int8_sum_of<FORMAT>::SUMS;
+    static constexpr uint32_t OFFSETS = int8_sum_of<FORMAT>::OFFSETS ? CHUNK / OFFSET_VALUES : 1;
     float scales[GROUPS][MOST_ROWS + 1];
-    float offsets[int8_sum_of<FORMAT>::OFFSETS ? GROUPS : 1][MOST_ROWS + 1];
+    float offsets[OFFSETS][MOST_ROWS + 1];
 };
 
 /* True when some of the expert's rows lie in the range. */
@@ -46,11 +48,26 @@ __device__ __forceinline__ void decode_row(const uint8_t *blocks, const void *gr
         uint32_t chunk = (at / 16) ^ (r & 7);
         *reinterpret_cast<uint2 *>(block + r * STRATA__INT8_K + chunk * 16 +
                                    at % 16) = {v.codes.low, v.codes.high};
-        if (at % values)
-            continue;
-        terms.scales[(piece * 8 - first) / values][own] = v.scale;
-        if constexpr (int8_sum_of<FORMAT>::OFFSETS)
-            terms.offsets[(piece * 8 - first) / values][own] = v.offset;
+        constexpr uint32_t OFFSET_VALUES = gathered_terms<FORMAT>::OFFSET_VALUES;
+        if (at % values == 0)
+            terms.scales[(piece * 8 - first) / values][own] = v.scale;
+        if (int8_sum_of<FORMAT>::OFFSETS && at % OFFSET_VALUES == 0)
+            terms.offsets[(piece * 8 - first) / OFFSET_VALUES][own] = v.offset;
+    }
+}
+
+/* What was gathered of a row's values [first, end), one of every `values`, to a plane of blocks. */
+template <uint32_t GROUPS>
+__device__ __forceinline__ void store_terms(const float (&terms)[GROUPS][MOST_ROWS + 1],
+                                            uint32_t own, uint32_t values, uint32_t first,
+                                            uint32_t end, uint32_t block_rows, uint8_t *plane)
+{
+    for (uint32_t g = threadIdx.x / block_rows; g < (end - first) / values;
+         g += WARPS * 32 / block_rows) {
+        uint32_t from = first + g * values;
+        uint8_t *to = plane + (uint64_t)(from / STRATA__INT8_K) * STRATA__INT8_IMAGE_BYTES +
+                      from % STRATA__INT8_K / values * (STRATA__SLAB_ROWS * 4);
+        *reinterpret_cast<float *>(to) = terms[g][own];
     }
 }
 
@@ -97,15 +114,11 @@ __global__ void __launch_bounds__(WARPS * 32)
         uint32_t own = threadIdx.x % block_rows, at = image_row(args, m, begin + own);
         uint8_t *image = images + at / STRATA__SLAB_ROWS * slab_bytes + STRATA__INT8_CODE_BYTES +
                          at % STRATA__SLAB_ROWS * 4;
-        for (uint32_t g = threadIdx.x / block_rows; own < rows && g < (end - k) / values;
-             g += WARPS * 32 / block_rows) {
-            uint32_t from = k + g * values;
-            uint8_t *to = image + (uint64_t)(from / STRATA__INT8_K) * STRATA__INT8_IMAGE_BYTES +
-                          from % STRATA__INT8_K / values * (STRATA__SLAB_ROWS * 4);
-            *reinterpret_cast<float *>(to) = terms.scales[g][own];
-            if constexpr (int8_sum_of<FORMAT>::OFFSETS)
-                *reinterpret_cast<float *>(to + STRATA__INT8_SCALE_BYTES) = terms.offsets[g][own];
-        }
+        if (own < rows)
+            store_terms(terms.scales, own, values, k, end, block_rows, image);
+        if (int8_sum_of<FORMAT>::OFFSETS && own < rows)
+            store_terms(terms.offsets, own, terms.OFFSET_VALUES, k, end, block_rows,
+                        image + STRATA__INT8_SCALE_BYTES);
         __syncthreads();
     }
 }

@@ -31,11 +31,13 @@ strata__int8_form form_of(uint32_t format, uint32_t row_group)
     const strata__format_info *info = strata__format_find(format);
     strata__int8_form form = {};
     form.values = info->int8_group < row_group ? info->int8_group : row_group;
-    form.offsets = info->int8_minimum;
+    form.offsets = info->int8_minimum_group;
     if (form.values == 16)
-        form.kind = form.offsets ? STRATA__INT8_SUM_16_OFFSETS : STRATA__INT8_SUM_16;
+        form.kind = STRATA__INT8_SUM_16;
     else if (form.values == 64)
         form.kind = STRATA__INT8_SUM_64;
+    else if (form.offsets == 16)
+        form.kind = STRATA__INT8_SUM_32_TWO_OFFSETS;
     else if (form.offsets)
         form.kind = STRATA__INT8_SUM_32_OFFSETS;
     else

@@ -56,16 +56,16 @@ __device__ __forceinline__ void store_codes(uint8_t *fragment, code8 first, code
 /* Scales and offsets of one of 16 weight rows and 32 values: PARTS scales, then the offsets. */
 template <int FORMAT, class shape>
 __device__ __forceinline__ void store_terms(uint8_t *terms, uint32_t row,
-                                            const int8_terms<int8_sum_of<FORMAT>::PARTS> &t)
+                                            const int8_terms<FORMAT> &t)
 {
     using sum = int8_sum_of<FORMAT>;
     float *to = reinterpret_cast<float *>(terms) + (row % 8 * 2 + row / 8) * shape::WEIGHT_TERMS;
 #pragma unroll
-    for (int d = 0; d < sum::PARTS; d++) {
+    for (int d = 0; d < sum::PARTS; d++)
         to[d] = t.w[d];
-        if (sum::OFFSETS)
-            to[sum::PARTS + d] = t.o[d];
-    }
+#pragma unroll
+    for (int d = 0; d < sum::OFFSETS; d++)
+        to[sum::PARTS + d] = t.o[d];
 }
 
 /*
@@ -86,13 +86,16 @@ decode_panel(uint8_t *memory, const uint8_t *rows, const weight_place<shape> &pl
     for (int i = 0; i < TILES; i++) {
         uint32_t tile = part * TILES + i, first = 2 * tile * shape::EIGHT_ROWS;
         code8 low[STEPS_OF_PANEL], high[STEPS_OF_PANEL];
-        int8_terms<int8_sum_of<FORMAT>::PARTS> terms[STEPS_OF_PANEL / 2];
+        int8_terms<FORMAT> terms[STEPS_OF_PANEL / 2];
         const int8_scales<FORMAT> scales(rows + first, step);
+        const int8_factors<FORMAT> low_factors(own, first, step, c / 2);
+        const int8_factors<FORMAT> high_factors(own, first + shape::EIGHT_ROWS, step, c / 2);
         /* All reads, then all writes: the compiler cannot know that they do not meet. */
 #pragma unroll
         for (uint32_t k = 0; k < STEPS_OF_PANEL; k++) {
-            low[k] = int8_codes_of<FORMAT>(own, first, step + k, c, books);
-            high[k] = int8_codes_of<FORMAT>(own, first + shape::EIGHT_ROWS, step + k, c, books);
+            low[k] = low_factors.times(int8_codes_of<FORMAT>(own, first, step + k, c, books), k);
+            high[k] = high_factors.times(
+                int8_codes_of<FORMAT>(own, first + shape::EIGHT_ROWS, step + k, c, books), k);
         }
 #pragma unroll
         for (uint32_t n = 0; n < STEPS_OF_PANEL / 2; n++)
@@ -113,9 +116,9 @@ decode_panel(uint8_t *memory, const uint8_t *rows, const weight_place<shape> &pl
 
 /* A lane's weights of 32 values, and what comes with them, of rows r and r + 8 of each tile. */
 template <int FORMAT, int MTILES> struct fragments {
-    static constexpr int PARTS = int8_sum_of<FORMAT>::PARTS;
+    using sum = int8_sum_of<FORMAT>;
     uint32_t a[MTILES][4];
-    float w[MTILES][2][PARTS], shift[MTILES][2], o[MTILES][2][PARTS];
+    float w[MTILES][2][sum::PARTS], shift[MTILES][2], o[MTILES][2][sum::SUMS];
 };
 
 template <int FORMAT, class shape>
@@ -145,23 +148,23 @@ __device__ __forceinline__ void load_fragments(fragments<FORMAT, shape::MTILES> 
 #pragma unroll
         for (int h = 0; h < 2; h++) {
 #pragma unroll
-            for (int d = 0; d < sum::PARTS; d++) {
+            for (int d = 0; d < sum::PARTS; d++)
                 f.w[i][h][d] = t[h * TERMS + d];
-                if (sum::OFFSETS)
-                    f.o[i][h][d] = t[h * TERMS + sum::PARTS + d];
-            }
+#pragma unroll
+            for (int d = 0; d < sum::OFFSETS; d++)
+                f.o[i][h][d] = t[h * TERMS + sum::PARTS + d];
             f.shift[i][h] = __fmul_rn(f.w[i][h][0], -BIAS);
         }
     }
 }
 
-/* What two activation rows of a piece bring: scales, sums of the values of each dot. */
-template <int PARTS> struct row_terms {
-    float2 scale, sum[PARTS];
+/* What two activation rows of a piece bring: scales, sums of the values of each offset. */
+template <int FORMAT> struct row_terms {
+    float2 scale, sum[int8_sum_of<FORMAT>::SUMS];
 };
 
-template <class shape, int PARTS>
-__device__ __forceinline__ void load_terms(row_terms<PARTS> &t, const uint8_t *terms)
+template <class shape, int FORMAT>
+__device__ __forceinline__ void load_terms(row_terms<FORMAT> &t, const uint8_t *terms)
 {
     if constexpr (shape::JOINED) {
         const float4 *both = reinterpret_cast<const float4 *>(terms);
@@ -177,10 +180,9 @@ __device__ __forceinline__ void load_terms(row_terms<PARTS> &t, const uint8_t *t
 
 /* What the dots of two rows of weights by two of activations add to the sums. */
 template <int FORMAT, int MTILES>
-__device__ __forceinline__ void add_dots(float (&sums)[4],
-                                         const int (&dots)[int8_sum_of<FORMAT>::PARTS][4],
-                                         const fragments<FORMAT, MTILES> &f, int i,
-                                         const row_terms<int8_sum_of<FORMAT>::PARTS> &row)
+__device__ __forceinline__ void
+add_dots(float (&sums)[4], const int (&dots)[int8_sum_of<FORMAT>::PARTS][4],
+         const fragments<FORMAT, MTILES> &f, int i, const row_terms<FORMAT> &row)
 {
     using sum = int8_sum_of<FORMAT>;
 #pragma unroll
@@ -195,9 +197,10 @@ __device__ __forceinline__ void add_dots(float (&sums)[4],
                 t = __fmul_rn(w, __fsub_rn(dot, BIAS));
             else
                 t = __fmaf_rn(w, dot, f.shift[i][v / 2]);
-            if (sum::OFFSETS)
-                t = __fmaf_rn(f.o[i][v / 2][d], v % 2 ? row.sum[d].y : row.sum[d].x, t);
         }
+#pragma unroll
+        for (int d = 0; d < sum::OFFSETS; d++)
+            t = __fmaf_rn(f.o[i][v / 2][d], v % 2 ? row.sum[d].y : row.sum[d].x, t);
         sums[v] = __fmaf_rn(t, v % 2 ? row.scale.y : row.scale.x, sums[v]);
     }
 }
@@ -238,7 +241,7 @@ __device__ __forceinline__ void multiply_group(float (&sums)[shape::MTILES][PIEC
 #pragma unroll
     for (int j = first; j < first + GROUP; j++) {
         uint2 b[STEPS];
-        row_terms<sum::PARTS> row;
+        row_terms<FORMAT> row;
 #pragma unroll
         for (int s = 0; s < STEPS; s++)
             b[s] = load_activations<FORMAT>(memory, codes_at ^ s * 32, j * 8 * PANEL);

@@ -61,7 +61,7 @@ template <int FORMAT, uint32_t ROW_WARPS_> struct inline_shape {
     static constexpr uint32_t REST = GRANULES % COPY_LANES, REST_LANES = power_of_two_from(REST);
 
     /* Of a row and 32 values: its scale, and sums where there are offsets. */
-    static constexpr uint32_t SUMS = int8_sum_of<FORMAT>::OFFSETS ? int8_sum_of<FORMAT>::PARTS : 0;
+    static constexpr uint32_t SUMS = int8_sum_of<FORMAT>::OFFSETS;
     static constexpr bool JOINED = SUMS == 1; /* the sum lies beside the scale */
     static constexpr uint32_t TERM_PLANES = JOINED ? 1 : 1 + SUMS;
     static constexpr uint32_t TERM_PITCH = JOINED ? 8 : 4; /* of rows */

@@ -68,10 +68,10 @@ template <class S> uint32_t stage_bytes(uint64_t limit)
                                                                : place::ALL_BYTES;
 }
 
-/* Bytes of the scales or offsets that a block of this form has. */
-__device__ __forceinline__ uint32_t plane_bytes(const strata__int8_form &form)
+/* Bytes of the scales or offsets of a block, one of every `values`; 0: there are none. */
+__device__ __forceinline__ uint32_t plane_bytes(uint32_t values)
 {
-    return STRATA__INT8_K / form.values * STRATA__SLAB_ROWS * 4;
+    return values ? STRATA__INT8_K / values * STRATA__SLAB_ROWS * 4 : 0;
 }
 
 /* What a thread copies of each block of a tile: from where, and whether at all. */
@@ -108,9 +108,8 @@ __device__ __forceinline__ thread_copies plan_copies(const strata__int8_product_
     copies.terms_place = (second ? place::ROW_SUMS : place::ROW_SCALES) + r * 16;
     copies.terms_wanted =
         threadIdx.x < 2 * S::ROWS && r < tile.rows && (!second || gate.offsets || up.offsets);
-    copies.scales_wanted = at < max(plane_bytes(gate), plane_bytes(up));
-    copies.offsets_wanted =
-        at < max(gate.offsets ? plane_bytes(gate) : 0, up.offsets ? plane_bytes(up) : 0);
+    copies.scales_wanted = at < max(plane_bytes(gate.values), plane_bytes(up.values));
+    copies.offsets_wanted = at < max(plane_bytes(gate.offsets), plane_bytes(up.offsets));
     return copies;
 }
 
@@ -169,9 +168,20 @@ __device__ __forceinline__ float2 column_pair(const uint8_t *plane, uint32_t gro
     return *reinterpret_cast<const float2 *>(plane + (group * STRATA__SLAB_ROWS + column) * 4);
 }
 
+/*
+ * How a matrix is summed: dots of D values, offsets of 32 values, scales beyond what add_dots can
+ * shift.
+ */
+template <int D_, int OFFSETS_, bool WIDE_> struct sum_form {
+    static constexpr int D = D_, OFFSETS = OFFSETS_;
+    static constexpr int PARTS = D == 16 ? 2 : 1, SUMS = OFFSETS == 2 ? 2 : 1;
+    static constexpr bool WIDE = WIDE_;
+    static_assert(PARTS == 1 || OFFSETS == 0, "offsets follow the one dot of their values");
+};
+
 /* What the columns of a lane's fragment bring to a sum: scales, -BIAS times the first, offsets. */
-template <int PARTS> struct column_terms {
-    float2 w[PARTS], shift, o[PARTS];
+template <class F> struct column_terms {
+    float2 w[F::PARTS], shift, o[F::SUMS];
 };
 
 /*
@@ -179,57 +189,52 @@ template <int PARTS> struct column_terms {
  * most 22 bits, so that one fma gives w * dot, rounded once; scales of powers of two up to 2^126
  * (WIDE) would overflow there.
  */
-template <int PARTS, bool OFFSETS, bool WIDE>
-__device__ __forceinline__ void add_dots(float (&sums)[4], const int (&dots)[PARTS][4],
-                                         const column_terms<PARTS> &c,
-                                         const float (&row_sum)[PARTS][2], const float (&scale)[2])
+template <class F>
+__device__ __forceinline__ void
+add_dots(float (&sums)[4], const int (&dots)[F::PARTS][4], const column_terms<F> &c,
+         const float (&row_sum)[F::SUMS][2], const float (&scale)[2])
 {
 #pragma unroll
     for (int v = 0; v < 4; v++) {
         float t = 0.0f;
 #pragma unroll
-        for (int p = 0; p < PARTS; p++) {
+        for (int p = 0; p < F::PARTS; p++) {
             float dot = __int_as_float(dots[p][v]), w = v % 2 ? c.w[p].y : c.w[p].x;
             if (p)
                 t = __fmaf_rn(w, __fsub_rn(dot, BIAS), t);
-            else if (WIDE)
+            else if (F::WIDE)
                 t = __fmul_rn(w, __fsub_rn(dot, BIAS));
             else
                 t = __fmaf_rn(w, dot, v % 2 ? c.shift.y : c.shift.x);
-            if (OFFSETS)
-                t = __fmaf_rn(v % 2 ? c.o[p].y : c.o[p].x, row_sum[p][v / 2], t);
         }
+#pragma unroll
+        for (int p = 0; p < F::OFFSETS; p++)
+            t = __fmaf_rn(v % 2 ? c.o[p].y : c.o[p].x, row_sum[p][v / 2], t);
         sums[v] = __fmaf_rn(t, scale[v / 2], sums[v]);
     }
 }
 
-/* Scales, and sums of PARTS parts of 32 values, of the two rows of a lane from place `from` on. */
-template <class S, int PARTS, bool OFFSETS>
+/* Scales, and sums of 32 values or of their halves, of a lane's two rows from place `from` on. */
+template <class S, class F>
 __device__ __forceinline__ void load_row_terms(const uint8_t *stage, uint32_t from,
-                                               float (&row_sum)[PARTS][2], float (&scale)[2])
+                                               float (&row_sum)[F::SUMS][2], float (&scale)[2])
 {
     using place = stage_layout<S>;
 #pragma unroll
     for (int h = 0; h < 2; h++, from += 8 * 16) {
         scale[h] = *reinterpret_cast<const float *>(stage + place::ROW_SCALES + from);
-        if (!OFFSETS)
+        if (!F::OFFSETS)
             continue;
         int halves = *reinterpret_cast<const int *>(stage + place::ROW_SUMS + from);
-        row_sum[0][h] = (float)(PARTS == 2 ? (short)halves : __dp2a_lo(halves, 0x0101, 0));
-        if (PARTS == 2)
-            row_sum[PARTS - 1][h] = (float)(halves >> 16);
+        row_sum[0][h] = (float)(F::SUMS == 2 ? (short)halves : __dp2a_lo(halves, 0x0101, 0));
+        if (F::SUMS == 2)
+            row_sum[F::SUMS - 1][h] = (float)(halves >> 16);
     }
 }
 
 /* Which of the warp's columns, in eights: FIRST, FIRST + STEP, ... */
 template <int FIRST_, int STEP_, int COUNT_> struct columns {
     static constexpr int FIRST = FIRST_, STEP = STEP_, COUNT = COUNT_;
-};
-
-/* How a matrix is summed: dots of D values, offsets, scales beyond what add_dots can shift. */
-template <int D_, bool OFFSETS_, bool WIDE_> struct sum_form {
-    static constexpr int D = D_;
-    static constexpr bool OFFSETS = OFFSETS_, WIDE = WIDE_;
 };
 
 /* Where a lane's part of the weights of k = 0 lies; for other k, xor k * 32. */
@@ -270,8 +275,8 @@ __device__ __forceinline__ float2 column_pair_again(const uint8_t *plane, uint32
     return pair;
 }
 
-template <class F, int PARTS>
-__device__ __forceinline__ void load_column_terms(column_terms<PARTS> &c, const uint8_t *scales,
+template <class F>
+__device__ __forceinline__ void load_column_terms(column_terms<F> &c, const uint8_t *scales,
                                                   uint32_t column, int k)
 {
     c.w[0] = column_pair(scales, k * 32 / F::D, column);
@@ -280,15 +285,15 @@ __device__ __forceinline__ void load_column_terms(column_terms<PARTS> &c, const 
 }
 
 /* The rest of them. */
-template <class F, int PARTS>
-__device__ __forceinline__ void load_more_terms(column_terms<PARTS> &c, const uint8_t *scales,
+template <class F>
+__device__ __forceinline__ void load_more_terms(column_terms<F> &c, const uint8_t *scales,
                                                 uint32_t column, int k)
 {
-    if (PARTS == 2)
-        c.w[PARTS - 1] = column_pair_again(scales, k * 32 / F::D + 1, column);
+    if (F::PARTS == 2)
+        c.w[F::PARTS - 1] = column_pair_again(scales, k * 32 / F::D + 1, column);
 #pragma unroll
-    for (int p = 0; F::OFFSETS && p < PARTS; p++)
-        c.o[p] = column_pair_again(scales + STRATA__INT8_SCALE_BYTES, k * 32 / F::D + p, column);
+    for (int p = 0; p < F::OFFSETS; p++)
+        c.o[p] = column_pair_again(scales + STRATA__INT8_SCALE_BYTES, k * F::SUMS + p, column);
 }
 
 /* A block of some of the warp's columns. Rows have a scale per 32 values, or per 64 where D is. */
@@ -298,7 +303,7 @@ __device__ __forceinline__ void multiply_block(float (&sums)[S::MTILES][S::NTILE
                                                uint32_t values)
 {
     using place = stage_layout<S>;
-    constexpr int STEPS = F::D == 64 ? 2 : 1, PARTS = F::D == 16 ? 2 : 1;
+    constexpr int STEPS = F::D == 64 ? 2 : 1, PARTS = F::PARTS;
     const uint32_t r = at.lane / 4, q = at.lane % 4;
     const uint32_t weights = weights_address<C>(stage + place::WEIGHTS, at);
     const uint32_t codes = shared_address(stage + place::CODES) + (at.row + at.lane % 16) * 128 +
@@ -306,7 +311,7 @@ __device__ __forceinline__ void multiply_block(float (&sums)[S::MTILES][S::NTILE
 #pragma unroll 1 /* unrolled it takes twice the registers */
     for (int k = 0; k < 4 && k * 32 < (int)values; k += STEPS) {
         uint32_t b[STEPS][C::COUNT][2];
-        column_terms<PARTS> terms[C::COUNT];
+        column_terms<F> terms[C::COUNT];
 #pragma unroll
         for (int s = 0; s < STEPS; s++)
             load_weights<C>(b[s], weights ^ (uint32_t)(k + s) * 32);
@@ -317,11 +322,11 @@ __device__ __forceinline__ void multiply_block(float (&sums)[S::MTILES][S::NTILE
 #pragma unroll
         for (int i = 0; i < (int)S::MTILES; i++) {
             uint32_t a[STEPS][4], row = at.row + 16 * i;
-            float scale[2], row_sum[PARTS][2];
+            float scale[2], row_sum[F::SUMS][2];
 #pragma unroll
             for (int s = 0; s < STEPS; s++)
                 load_four(a[s], (codes ^ (uint32_t)(k + s) * 32) + 16 * i * 128);
-            load_row_terms<S, PARTS, F::OFFSETS>(stage, (row + r) * 16 + k * 4, row_sum, scale);
+            load_row_terms<S, F>(stage, (row + r) * 16 + k * 4, row_sum, scale);
 #pragma unroll
             for (int j = 0; j < C::COUNT; j++) {
                 int dots[PARTS][4];
@@ -336,8 +341,7 @@ __device__ __forceinline__ void multiply_block(float (&sums)[S::MTILES][S::NTILE
                         multiply_32_more(dots[0], a[STEPS - 1], b[STEPS - 1][j][0],
                                          b[STEPS - 1][j][1]);
                 }
-                add_dots<PARTS, F::OFFSETS, F::WIDE>(sums[i][C::FIRST + C::STEP * j], dots,
-                                                     terms[j], row_sum, scale);
+                add_dots<F>(sums[i][C::FIRST + C::STEP * j], dots, terms[j], row_sum, scale);
             }
         }
     }
@@ -349,24 +353,23 @@ __device__ __forceinline__ void multiply_form(float (&sums)[S::MTILES][S::NTILES
                                               uint32_t values, const strata__int8_form &form)
 {
     switch (form.kind) {
-    case STRATA__INT8_SUM_16_OFFSETS: /* half the columns at a time: registers are scarce */
-        if constexpr (C::STEP == 2)
-            multiply_block<S, sum_form<16, true, false>, C>(sums, stage, at, values);
-        break;
     case STRATA__INT8_SUM_16:
-        multiply_block<S, sum_form<16, false, false>, C>(sums, stage, at, values);
+        multiply_block<S, sum_form<16, 0, false>, C>(sums, stage, at, values);
         break;
     case STRATA__INT8_SUM_32_OFFSETS:
-        multiply_block<S, sum_form<32, true, false>, C>(sums, stage, at, values);
+        multiply_block<S, sum_form<32, 1, false>, C>(sums, stage, at, values);
+        break;
+    case STRATA__INT8_SUM_32_TWO_OFFSETS:
+        multiply_block<S, sum_form<32, 2, false>, C>(sums, stage, at, values);
         break;
     case STRATA__INT8_SUM_64:
-        multiply_block<S, sum_form<64, false, false>, C>(sums, stage, at, values);
+        multiply_block<S, sum_form<64, 0, false>, C>(sums, stage, at, values);
         break;
     case STRATA__INT8_SUM_32_WIDE:
-        multiply_block<S, sum_form<32, false, true>, C>(sums, stage, at, values);
+        multiply_block<S, sum_form<32, 0, true>, C>(sums, stage, at, values);
         break;
     default:
-        multiply_block<S, sum_form<32, false, false>, C>(sums, stage, at, values);
+        multiply_block<S, sum_form<32, 0, false>, C>(sums, stage, at, values);
         break;
     }
 }
@@ -378,7 +381,7 @@ __device__ __forceinline__ void multiply_all(float (&sums)[S::MTILES][S::NTILES]
                                              uint32_t values, const strata__int8_form (&form)[2])
 {
     const strata__int8_form &second = form[PAIRED ? 1 : 0];
-    if (form[0].kind == second.kind && second.kind != STRATA__INT8_SUM_16_OFFSETS) {
+    if (form[0].kind == second.kind) {
         multiply_form<S, columns<0, 1, S::NTILES>>(sums, stage, at, values, second);
         return;
     }

@@ -12,6 +12,14 @@
 
 constexpr uint32_t IQ2_NEGATIVES = 0x00d5e7f8; /* of IQ2_VALUES */
 
+/* Bytes of two words; of a selector whose top bit is set, eight times the byte's top bit. */
+static __device__ __forceinline__ uint32_t select_from(uint32_t a, uint32_t b, uint32_t selector)
+{
+    uint32_t bytes;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(a), "r"(b), "r"(selector));
+    return bytes;
+}
+
 /* Signs of eight values, by the byte or the index that a format has for them. */
 template <int FORMAT> struct int8_books {
     static constexpr bool BYTES = FORMAT == STRATA__IQ2_S || FORMAT == STRATA__IQ3_S;
@@ -54,14 +62,6 @@ template <int FORMAT> struct int8_books {
         uint2 mask = reinterpret_cast<const uint2 *>(signs)[sign];
         return {(v.low ^ mask.x) + (mask.x & 0x01010101u),
                 (v.high ^ mask.y) + (mask.y & 0x01010101u)};
-    }
-
-    static __device__ __forceinline__ uint32_t select_from(uint32_t a, uint32_t b,
-                                                           uint32_t selector)
-    {
-        uint32_t bytes;
-        asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(a), "r"(b), "r"(selector));
-        return bytes;
     }
 };
 
@@ -151,7 +151,7 @@ static __device__ __forceinline__ code8 small_codes(const uint8_t *block, uint32
     }
 }
 
-/* The K formats: 256 values, step 0 to 7. */
+/* The K formats: 256 values, step 0 to 7. Of Q2_K and Q3_K without their factors. */
 template <int FORMAT>
 static __device__ __forceinline__ code8 k_codes(const uint8_t *block, uint32_t far, uint32_t step,
                                                 uint32_t c)
@@ -159,11 +159,12 @@ static __device__ __forceinline__ code8 k_codes(const uint8_t *block, uint32_t f
     uint32_t i = 8 * c;
     if constexpr (FORMAT == STRATA__Q2_K) {
         return pairs_of(codes_at<FORMAT>(block + i, far + 16 + 32 * (step / 4)), 2 * (step % 4));
-    } else if constexpr (FORMAT == STRATA__Q3_K) { /* 32 (code - 4) */
+    } else if constexpr (FORMAT == STRATA__Q3_K) { /* plus 4 */
         code8 low =
             pairs_of(codes_at<FORMAT>(block + i, far + 32 + 32 * (step / 4)), 2 * (step % 4));
-        code8 high = bits_of(codes_at<FORMAT>(block + i, far), step, 7);
-        return {low.low << 5 | (high.low ^ 0x80808080u), low.high << 5 | (high.high ^ 0x80808080u)};
+        code8 high = codes_at<FORMAT>(block + i, far);
+        return {low.low | (__funnelshift_r(high.low, high.low, step - 2) & 0x04040404u),
+                low.high | (__funnelshift_r(high.high, high.high, step - 2) & 0x04040404u)};
     } else if constexpr (FORMAT == STRATA__Q6_K) { /* 4 (code - 32) */
         uint32_t half = step / 4, j = step % 4;
         code8 low = nibbles_of(codes_at<FORMAT>(block + i, far + 64 * half + 32 * (j % 2)), j / 2);
@@ -241,13 +242,49 @@ static __device__ __forceinline__ code8 int8_codes_of(const uint8_t *row, uint32
         return iq_codes<FORMAT>(row, far, 4 * step + c, books);
 }
 
-/* Of 32 values: scales (of both halves where D is 16) and offsets. */
-template <int PARTS> struct int8_terms {
-    float w[PARTS], o[PARTS];
+/*
+ * Of formats whose codes here are products with a factor of 16 values: the factors of one half of
+ * the 32 values of each step of a panel, a byte a step. `first`: 0 or 4, the panel's first step.
+ */
+template <int FORMAT> struct int8_factors {
+    uint32_t bytes;
+
+    __device__ __forceinline__ int8_factors(const uint8_t *row, uint32_t far, uint32_t first,
+                                            uint32_t half)
+    {
+        const uint32_t selector = 0x6420 + half * 0x1111;
+        if constexpr (FORMAT == STRATA__Q2_K) {
+            code8 both = codes_at<FORMAT>(row, far + 2 * first);
+            bytes = __byte_perm(both.low, both.high, selector) & 0x0f0f0f0fu;
+        } else if constexpr (FORMAT == STRATA__Q3_K) { /* 32 less the 6-bit scales, signed */
+            uint32_t packed[3];
+            staged_words<3>(row, far + 96, packed);
+            uint32_t pairs = packed[2] >> first;
+            uint32_t low = (packed[0] >> first & 0x0f0f0f0fu) | (pairs << 4 & 0x30303030u);
+            uint32_t high = (packed[1] >> first & 0x0f0f0f0fu) | (pairs << 2 & 0x30303030u);
+            bytes = (0xa0a0a0a0u - __byte_perm(low, high, selector)) ^ 0x80808080u;
+        }
+    }
+
+    /* What int8_codes_of() finds for step k of the panel, times its factor. */
+    __device__ __forceinline__ code8 times(code8 codes, uint32_t k) const
+    {
+        if constexpr (FORMAT == STRATA__Q2_K)
+            return times_factor(codes, select_from(bytes, 0, 0x4440 + k));
+        else if constexpr (FORMAT == STRATA__Q3_K)
+            return less_4_times_factor(codes, (int)select_from(bytes, 0, 0x8880 + k * 0x1111));
+        else
+            return codes;
+    }
 };
 
-template <int FORMAT, int PARTS>
-static __device__ __forceinline__ void small_terms(const uint8_t *block, int8_terms<PARTS> &t)
+/* Of 32 values: scales (of both halves where D is 16) and offsets. */
+template <int FORMAT> struct int8_terms {
+    float w[int8_sum_of<FORMAT>::PARTS], o[int8_sum_of<FORMAT>::SUMS];
+};
+
+template <int FORMAT>
+static __device__ __forceinline__ void small_terms(const uint8_t *block, int8_terms<FORMAT> &t)
 {
     if constexpr (FORMAT == STRATA__MXFP4) {
         t.w[0] = mxfp4_scale(staged_u8(block));
@@ -261,33 +298,31 @@ static __device__ __forceinline__ void small_terms(const uint8_t *block, int8_te
 }
 
 /* Step 0 to 7 of a block of 256. */
-template <int FORMAT, int PARTS>
+template <int FORMAT>
 static __device__ __forceinline__ void k_terms(const uint8_t *block, uint32_t step,
-                                               int8_terms<PARTS> &t)
+                                               int8_terms<FORMAT> &t)
 {
     if constexpr (FORMAT == STRATA__Q2_K) {
         uint32_t scales = staged_u16(block + 2 * step);
-        float d = staged_half(block + 80), least = -staged_half(block + 82);
-        t = {{d * (float)(scales & 15), d * (float)(scales >> 8 & 15)},
-             {least * (float)(scales >> 4 & 15), least * (float)(scales >> 12)}};
+        float least = -staged_half(block + 82);
+        t.w[0] = staged_half(block + 80);
+        t.o[0] = least * (float)(scales >> 4 & 15);
+        t.o[1] = least * (float)(scales >> 12);
     } else if constexpr (FORMAT == STRATA__Q3_K) {
-        uint32_t low = staged_u16(block + 96 + 2 * (step % 4)) >> 4 * (step / 4);
-        uint32_t high = staged_u16(block + 104 + 2 * (step % 2)) >> 2 * (step / 2);
-        float d = staged_half(block + 108) * 0.03125f;
-        t.w[0] = d * (float)((int)((low & 15) | (high & 3) << 4) - 32);
-        t.w[PARTS - 1] = d * (float)((int)((low >> 8 & 15) | (high >> 8 & 3) << 4) - 32);
+        t.w[0] = -staged_half(block + 108);
     } else if constexpr (FORMAT == STRATA__Q6_K) {
         uint32_t scales = staged_u16(block + 192 + 2 * step);
         float d = staged_half(block + 208) * 0.25f;
         t.w[0] = d * (float)(int8_t)scales;
-        t.w[PARTS - 1] = d * (float)(int8_t)(scales >> 8);
+        t.w[1] = d * (float)(int8_t)(scales >> 8);
     }
 }
 
-template <int FORMAT, int PARTS>
+template <int FORMAT>
 static __device__ __forceinline__ void iq_terms(const uint8_t *block, uint32_t step,
-                                                int8_terms<PARTS> &t)
+                                                int8_terms<FORMAT> &t)
 {
+    constexpr int PARTS = int8_sum_of<FORMAT>::PARTS;
     if constexpr (FORMAT == STRATA__IQ2_XS || FORMAT == STRATA__IQ2_S) {
         uint32_t scales = staged_u8(block + (FORMAT == STRATA__IQ2_XS ? 66 : 74) + step);
         float d = staged_half(block) * 0.25f;
@@ -323,7 +358,6 @@ static __device__ __forceinline__ void iq_terms(const uint8_t *block, uint32_t s
  * blocks are of 256 values.
  */
 template <int FORMAT> struct int8_scales {
-    static constexpr int PARTS = int8_sum_of<FORMAT>::PARTS;
     const uint8_t *row;
     uint32_t first;
 
@@ -331,11 +365,11 @@ template <int FORMAT> struct int8_scales {
     {
     }
 
-    __device__ __forceinline__ int8_terms<PARTS> of(uint32_t k) const
+    __device__ __forceinline__ int8_terms<FORMAT> of(uint32_t k) const
     {
         constexpr uint32_t VALUES = block_shape<FORMAT>::VALUES;
         uint32_t step = first + k;
-        int8_terms<PARTS> t = {};
+        int8_terms<FORMAT> t = {};
         if constexpr (VALUES < 256)
             small_terms<FORMAT>(row + step * 32 / VALUES * block_shape<FORMAT>::BYTES, t);
         else if constexpr (FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K ||
@@ -348,7 +382,7 @@ template <int FORMAT> struct int8_scales {
 };
 
 /* Those of Q4_K and Q5_K, whose blocks begin at multiples of 16: a byte of a word each. */
-struct int8_paired_scales {
+template <int FORMAT> struct int8_paired_scales {
     uint32_t both, scales, minima;
 
     __device__ __forceinline__ int8_paired_scales(const uint8_t *row, uint32_t first)
@@ -363,18 +397,18 @@ struct int8_paired_scales {
         }
     }
 
-    __device__ __forceinline__ int8_terms<1> of(uint32_t k) const
+    __device__ __forceinline__ int8_terms<FORMAT> of(uint32_t k) const
     {
         float scale = (float)(scales >> 8 * k & 255), minimum = (float)(minima >> 8 * k & 255);
         return {{float_of_half(both & 0xffff) * scale}, {-(float_of_half(both >> 16) * minimum)}};
     }
 };
 
-template <> struct int8_scales<STRATA__Q4_K> : int8_paired_scales {
+template <> struct int8_scales<STRATA__Q4_K> : int8_paired_scales<STRATA__Q4_K> {
     using int8_paired_scales::int8_paired_scales;
 };
 
-template <> struct int8_scales<STRATA__Q5_K> : int8_paired_scales {
+template <> struct int8_scales<STRATA__Q5_K> : int8_paired_scales<STRATA__Q5_K> {
     using int8_paired_scales::int8_paired_scales;
 };
 

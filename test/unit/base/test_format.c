@@ -74,8 +74,17 @@ static void exact_int8_forms(void **state)
     assert_int_equal(strata__format_find(STRATA__IQ2_XS)->int8_group, 16);
     assert_int_equal(strata__format_find(STRATA__IQ2_XXS)->int8_group, 32);
     assert_int_equal(strata__format_find(STRATA__Q2_0)->int8_group, 64);
-    assert_true(strata__format_find(STRATA__Q4_K)->int8_minimum);
-    assert_false(strata__format_find(STRATA__Q6_K)->int8_minimum);
+    assert_int_equal(strata__format_find(STRATA__Q3_K)->int8_group, 32);
+    assert_int_equal(strata__format_find(STRATA__Q4_K)->int8_minimum_group, 32);
+    assert_int_equal(strata__format_find(STRATA__Q6_K)->int8_minimum_group, 0);
+    for (uint32_t id = 0; id < STRATA__FORMAT_LIMIT; id++) {
+        const strata__format_info *info = strata__format_find(id);
+        uint32_t offset = info ? info->int8_minimum_group : 0;
+        if (id == STRATA__Q2_K)
+            assert_true(info->int8_group == 32 && offset == 16);
+        else
+            assert_true(!offset || offset == info->int8_group);
+    }
 }
 
 int main(void)

@@ -8,34 +8,63 @@
 
 enum { EXPERTS = 5, TOKENS = 60, MOST_ROWS = 240 };
 
+/*
+ * Blocks of Q2_K and Q3_K whose codes times scales are the most and the least that there are, among
+ * others; with scales of the block that are negative, zero and subnormal.
+ */
+static void set_extremes(uint32_t id, uint8_t *block, uint64_t blocks)
+{
+    static const uint16_t scales[6] = {0x2400, 0xa400, 0, 0x8000, 1, 0x83ff};
+    const strata__format_info *info = strata__format_find(id);
+    uint32_t scale_at = id == STRATA__Q2_K ? 80 : 108;
+    for (uint64_t b = 0; b < blocks; b++, block += info->block_bytes) {
+        if (b / 6 % 3)
+            memset(block, b / 6 % 3 == 1 ? 0 : 255, scale_at);
+        memcpy(block + scale_at, &scales[b % 6], 2);
+        if (id == STRATA__Q2_K)
+            memcpy(block + scale_at + 2, &scales[b / 2 % 6], 2);
+    }
+}
+
+enum { DECODED_VALUES = 8192 };
+
+static void check_decoded(uint32_t id, const void *blocks, const float *decoded)
+{
+    static int8_t codes[DECODED_VALUES];
+    static float scales[DECODED_VALUES / 16], offsets[DECODED_VALUES / 16];
+    const strata__format_info *info = strata__format_find(id);
+    for (int level = 0; level <= (int)strata__cpu_best_level(); level++) {
+        memset(codes, 99, sizeof codes);
+        memset(offsets, 0, sizeof offsets);
+        strata__decode_int8_level((strata__cpu_level)level, id, blocks, DECODED_VALUES, codes,
+                                  scales, offsets);
+        for (uint32_t i = 0; i < DECODED_VALUES; i++) {
+            float value = scales[i / info->int8_group] * (float)codes[i];
+            if (info->int8_minimum_group)
+                value += offsets[i / info->int8_minimum_group];
+            if (value != decoded[i])
+                fail_msg("%s level %d value %u: %a, expected %a", info->name, level, i,
+                         (double)value, (double)decoded[i]);
+        }
+    }
+}
+
 static void codes_and_scales_give_the_floats(void **state)
 {
-    enum { VALUES = 8192 };
-    static int8_t codes[VALUES];
-    static float scales[VALUES / 16], offsets[VALUES / 16];
     int formats = 0;
     (void)state;
     for (uint32_t id = 0; id < STRATA__FORMAT_LIMIT; id++) {
-        const strata__format_info *info = strata__format_find(id);
         test_random random = {id};
         float *decoded;
-        if (!info || !info->int8_group)
+        if (!strata__format_find(id) || !strata__format_find(id)->int8_group)
             continue;
         formats++;
-        void *blocks = test_weight(&random, id, VALUES, &decoded);
-        for (int level = 0; level <= (int)strata__cpu_best_level(); level++) {
-            memset(codes, 99, sizeof codes);
-            memset(offsets, 0, sizeof offsets);
-            strata__decode_int8_level((strata__cpu_level)level, id, blocks, VALUES, codes, scales,
-                                      offsets);
-            for (uint32_t i = 0; i < VALUES; i++) {
-                uint32_t g = i / info->int8_group;
-                float value = scales[g] * (float)codes[i];
-                value = info->int8_minimum ? value + offsets[g] : value;
-                if (value != decoded[i])
-                    fail_msg("%s level %d value %u: %a, expected %a", info->name, level, i,
-                             (double)value, (double)decoded[i]);
-            }
+        void *blocks = test_weight(&random, id, DECODED_VALUES, &decoded);
+        check_decoded(id, blocks, decoded);
+        if (id == STRATA__Q2_K || id == STRATA__Q3_K) {
+            set_extremes(id, blocks, DECODED_VALUES / 256);
+            strata__decode_row_level(STRATA__CPU_BASE, id, blocks, DECODED_VALUES, decoded);
+            check_decoded(id, blocks, decoded);
         }
         free(blocks);
         free(decoded);
@@ -76,21 +105,24 @@ static float plain_product(const plain_row *x, const plain_weight *w, uint32_t f
 {
     const strata__format_info *info = strata__format_find(format);
     uint32_t group = info->int8_group, part = group < row_group ? group : row_group;
+    uint32_t offset_group = info->int8_minimum_group;
     float y = 0;
     for (uint32_t at = 0; at < n; at += row_group) {
         float t = 0;
         for (uint32_t k = at; k < at + row_group; k += part) {
-            int dot = 0, sum = 0;
-            for (uint32_t i = k; i < k + part; i++) {
+            int dot = 0;
+            for (uint32_t i = k; i < k + part; i++)
                 dot += x->codes[i] * w->codes[i];
-                sum += x->codes[i];
-            }
             if (k == at)
                 t = w->scales[k / group] * (float)dot;
             else
                 t = fmaf(w->scales[k / group], (float)dot, t);
-            if (info->int8_minimum)
-                t = fmaf(w->offsets[k / group], (float)sum, t);
+            for (uint32_t o = k; offset_group && o < k + part; o += offset_group) {
+                int sum = 0;
+                for (uint32_t i = o; i < o + offset_group; i++)
+                    sum += x->codes[i];
+                t = fmaf(w->offsets[o / offset_group], (float)sum, t);
+            }
         }
         y = fmaf(t, x->scales[at / 32], y);
     }
@@ -330,6 +362,26 @@ static void every_format_has_the_bits_of_plain_loops(void **state)
     }
 }
 
+/* With activations whose codes are all 127, and 127 and -127 in turn. */
+static void extreme_codes_and_scales_have_the_bits_of_plain_loops(void **state)
+{
+    static const uint32_t ids[] = {STRATA__Q2_K, STRATA__Q3_K};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        layer l;
+        make_layer(&l, ids[i], ids[i], ids[i], 256, 256);
+        for (int m = 0; m < 3; m++)
+            for (int e = 0; e < EXPERTS; e++)
+                set_extremes(ids[i], l.blobs[m][e], 256);
+        for (uint32_t k = 0; k < l.width; k++) {
+            l.x[5 * l.width + k] = 1;
+            l.x[6 * l.width + k] = k % 2 ? -1 : 1;
+        }
+        check_layer(&l);
+        free_layer(&l);
+    }
+}
+
 static void formats_mix(void **state)
 {
     /* Rows of no whole steps; Q2_0 shares its rows with a format of 32, and does not. */
@@ -461,6 +513,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(codes_and_scales_give_the_floats),
         cmocka_unit_test(every_format_has_the_bits_of_plain_loops),
+        cmocka_unit_test(extreme_codes_and_scales_have_the_bits_of_plain_loops),
         cmocka_unit_test(formats_mix),
         cmocka_unit_test(error_is_that_of_the_activations),
         cmocka_unit_test(extremes_are_right),
