@@ -84,9 +84,9 @@ static __device__ __forceinline__ float activate_exact(uint32_t activation, floa
 
 /*
  * value / (1 + exp(x)) without a branch, and whether it is the one of activate_exact, but for the
- * sign of a zero. The divisor is 1 where x is at most -87, and less than 2^126 where it is at most
- * 87. Values below 2^-26 have an x below 2^-25 and are halved, which the division does exactly; of
- * all others the quotient is in its range.
+ * sign of a zero. The divisor is 1 where x is at most -87, less than 2^126 where it is at most 87,
+ * and infinite where it is more than 88. Values below 2^-26 have an x below 2^-25 and are halved,
+ * which the division does exactly; of all others the quotient is in its range.
  */
 struct gated_value {
     float value;
@@ -95,8 +95,9 @@ struct gated_value {
     __device__ __forceinline__ explicit gated_value(const activation_terms &t)
     {
         float divisor = __fadd_rn(1.0f, exp_inside(fmaxf(t.x, -87.0f)));
-        value = quotient(t.value, divisor, rounded_reciprocal(divisor));
-        safe = (t.x <= 87.0f) & (t.value < INFINITY);
+        bool infinite = t.x > 88.0f;
+        value = infinite ? 0.0f : quotient(t.value, divisor, rounded_reciprocal(divisor));
+        safe = (infinite | (t.x <= 87.0f)) & (fabsf(t.value) < INFINITY);
     }
 };
 

@@ -36,17 +36,19 @@ template <class shape> struct weight_place {
 };
 
 /*
- * Codes of a lane, eight of row r and eight of row r + 8, to where lanes take them. Dots of 16 are
- * of the first half of the values and of the second, which pairs of lanes hold.
+ * Codes of a lane, eight of row r and eight of row r + 8, to where lanes take them: values 8 c ...
+ * 8 c + 7, or, for dots of 16, values of the first and of the second half.
  */
 template <int FORMAT>
 __device__ __forceinline__ void store_codes(uint8_t *fragment, code8 first, code8 second)
 {
     uint32_t lane = threadIdx.x % 32, c = lane % 4;
-    if constexpr (int8_sum_of<FORMAT>::D == 16) {
-        uint8_t *to = fragment + (lane - c + c % 2 * 2) * 16 + c / 2 * 8;
+    if constexpr (int8_sum_of<FORMAT>::D == 16 || int8_split<FORMAT>::VALUE) {
+        constexpr bool SPLIT = int8_split<FORMAT>::VALUE;
+        uint32_t at = SPLIT ? c / 2 : c % 2 * 2, half = SPLIT ? c % 2 : c / 2;
+        uint8_t *to = fragment + (lane - c + at) * 16 + half * 8;
         *reinterpret_cast<uint2 *>(to) = {first.low, second.low};
-        *reinterpret_cast<uint2 *>(to + 16) = {first.high, second.high};
+        *reinterpret_cast<uint2 *>(to + (SPLIT ? 32 : 16)) = {first.high, second.high};
     } else {
         *reinterpret_cast<uint4 *>(fragment + lane * 16) = {first.low, second.low, first.high,
                                                             second.high};
@@ -93,9 +95,9 @@ decode_panel(uint8_t *memory, const uint8_t *rows, const weight_place<shape> &pl
         /* All reads, then all writes: the compiler cannot know that they do not meet. */
 #pragma unroll
         for (uint32_t k = 0; k < STEPS_OF_PANEL; k++) {
-            low[k] = low_factors.times(int8_codes_of<FORMAT>(own, first, step + k, c, books), k);
+            low[k] = low_factors.times(int8_codes_of<FORMAT>(own, first, step, k, c, books), k);
             high[k] = high_factors.times(
-                int8_codes_of<FORMAT>(own, first + shape::EIGHT_ROWS, step + k, c, books), k);
+                int8_codes_of<FORMAT>(own, first + shape::EIGHT_ROWS, step, k, c, books), k);
         }
 #pragma unroll
         for (uint32_t n = 0; n < STEPS_OF_PANEL / 2; n++)

@@ -24,34 +24,51 @@ template <class shape> struct lane_place {
     uint32_t warp_row = threadIdx.x / 32 / shape::WEIGHT_WARPS * 8 * PIECES;
 };
 
+/* WHOLE: all of the lane's rows and outputs exist, and sums are stored as they are. */
+template <class shape, bool WHOLE>
+__device__ __forceinline__ void store_sums(const strata__int8_product_args &args, uint32_t expert,
+                                           uint32_t rows, uint32_t first, float *out,
+                                           const float (&sums)[shape::MTILES][PIECES][4])
+{
+    constexpr int OUTPUTS = 2 * shape::MTILES;
+    float factor = args.expert_scale ? args.expert_scale[expert] : 1.0f, bias[OUTPUTS] = {};
+#pragma unroll
+    for (int p = 0; p < OUTPUTS; p++)
+        if (!WHOLE && args.bias && first + 8 * p < args.outputs)
+            bias[p] = __ldg(args.bias + (uint64_t)expert * args.outputs + first + 8 * p);
+#pragma unroll
+    for (int n = 0; n < 2 * (int)PIECES; n++) {
+        uint32_t row = 8 * (n / 2) + n % 2;
+        float *own = out + row * args.out_stride;
+#pragma unroll
+        for (int p = 0; p < OUTPUTS; p++) {
+            float sum = sums[p / 2][n / 2][p % 2 * 2 + n % 2];
+            if (WHOLE)
+                own[8 * p] = sum;
+            else if (row < rows && first + 8 * p < args.outputs)
+                own[8 * p] = __fmul_rn(__fadd_rn(sum, bias[p]), factor);
+        }
+    }
+}
+
 template <class shape>
 __device__ __forceinline__ void store_tile(const strata__int8_product_args &args,
                                            const work_tile &tile,
                                            const float (&sums)[shape::MTILES][PIECES][4])
 {
     const lane_place<shape> place;
-    constexpr int OUTPUTS = 2 * shape::MTILES;
     uint32_t expert = args.range.first_expert + tile.expert;
-    uint32_t first = tile.column * shape::ROWS + place.weight_row + place.r;
-    uint32_t first_row = place.warp_row + 2 * place.c;
-    float factor = args.expert_scale ? args.expert_scale[expert] : 1.0f, bias[OUTPUTS];
-#pragma unroll
-    for (int p = 0; p < OUTPUTS; p++)
-        bias[p] = args.bias && first + 8 * p < args.outputs
-                      ? __ldg(args.bias + (uint64_t)expert * args.outputs + first + 8 * p)
-                      : 0.0f;
-    float *out = args.out + (uint64_t)(tile.first_row + first_row) * args.out_stride + first;
-#pragma unroll
-    for (int j = 0; j < 2 * (int)PIECES; j++) {
-        uint32_t row = 8 * (j / 2) + j % 2;
-        if (first_row + row >= tile.rows)
-            continue;
-#pragma unroll
-        for (int p = 0; p < OUTPUTS; p++)
-            if (first + 8 * p < args.outputs)
-                out[row * args.out_stride + 8 * p] =
-                    __fmul_rn(__fadd_rn(sums[p / 2][j / 2][p % 2 * 2 + j % 2], bias[p]), factor);
-    }
+    uint32_t first = tile.column * shape::ROWS + place.weight_row;
+    uint32_t first_row = place.warp_row + 2 * place.c, last_row = place.warp_row + 8 * PIECES - 1;
+    float *out =
+        args.out + (uint64_t)(tile.first_row + first_row) * args.out_stride + first + place.r;
+    uint32_t rows = tile.rows > first_row ? tile.rows - first_row : 0;
+    /* No sum is -0, so that adding 0 for want of a bias would change nothing. */
+    if (last_row < tile.rows && first + shape::WARP_ROWS <= args.outputs && !args.bias &&
+        !args.expert_scale)
+        store_sums<shape, true>(args, expert, rows, first + place.r, out, sums);
+    else
+        store_sums<shape, false>(args, expert, rows, first + place.r, out, sums);
 }
 
 /* Biases of the lane's gates (FIRST 0) or ups (FIRST 2) to their sums; `bias` is its first's. */

@@ -1,50 +1,79 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rows to quantised rows. A thread has four values, so eight or sixteen threads share a scale and
- * four a sum.
+ * Rows to quantised rows. A warp has up to 512 values of a row, a lane sixteen, so that two or four
+ * lanes share a scale.
  */
 #include "kernels/cuda/int8.cuh"
 
 namespace
 {
 
-constexpr uint32_t THREADS = 256;
+constexpr uint32_t THREADS = 256, LANE_VALUES = 16, WARP_VALUES = 32 * LANE_VALUES;
 
-__device__ __forceinline__ float4 half_values(const strata__int8_rows_args &args, uint32_t row,
-                                              uint32_t at)
+__device__ __forceinline__ void load_halves(const strata__int8_rows_args &args, uint32_t row,
+                                            uint32_t at, float (&v)[LANE_VALUES])
 {
     uint32_t from = args.in_row[row];
-    uint2 four = __ldg(reinterpret_cast<const uint2 *>(args.in + (uint64_t)from * args.width + at));
+    const uint16_t *in = args.in + (uint64_t)from * args.width + at;
     float scale = args.in_scale ? args.in_scale[from] : 1.0f;
-    float2 low = unpack_halves(four.x), high = unpack_halves(four.y);
-    return {__fmul_rn(low.x, scale), __fmul_rn(low.y, scale), __fmul_rn(high.x, scale),
-            __fmul_rn(high.y, scale)};
+    uint4 words[2] = {__ldg(reinterpret_cast<const uint4 *>(in)),
+                      __ldg(reinterpret_cast<const uint4 *>(in) + 1)};
+#pragma unroll
+    for (uint32_t i = 0; i < LANE_VALUES; i += 2) {
+        float2 two = unpack_halves(reinterpret_cast<const uint32_t *>(words)[i / 2]);
+        v[i] = __fmul_rn(two.x, scale);
+        v[i + 1] = __fmul_rn(two.y, scale);
+    }
 }
 
-__device__ __forceinline__ float4 activated(const strata__int8_rows_args &args, uint32_t row,
-                                            uint32_t at)
+/* Four activated values; false where the division of one needs a branch. */
+__device__ __forceinline__ bool activate_four(uint32_t activation, const float4 &gate,
+                                              const float4 &up, float *v)
+{
+    const float gates[] = {gate.x, gate.y, gate.z, gate.w}, ups[] = {up.x, up.y, up.z, up.w};
+    bool safe = true;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        activation_terms t = terms_of(activation, gates[i], ups[i]);
+        gated_value gated(t);
+        v[i] = __fmul_rn(gated.value, t.factor);
+        safe = safe & gated.safe;
+    }
+    return safe;
+}
+
+__device__ __forceinline__ void load_activated(const strata__int8_rows_args &args, uint32_t row,
+                                               uint32_t at, float (&v)[LANE_VALUES])
 {
     const float *gate = args.gate_up + (uint64_t)row * 2 * args.width + at;
-    float4 g = *reinterpret_cast<const float4 *>(gate);
-    float4 u = *reinterpret_cast<const float4 *>(gate + args.width);
-    return {activate_exact(args.activation, g.x, u.x), activate_exact(args.activation, g.y, u.y),
-            activate_exact(args.activation, g.z, u.z), activate_exact(args.activation, g.w, u.w)};
+    const float *up = gate + args.width;
+    bool safe = true;
+#pragma unroll
+    for (uint32_t i = 0; i < LANE_VALUES; i += 4)
+        safe = activate_four(args.activation, *reinterpret_cast<const float4 *>(gate + i),
+                             *reinterpret_cast<const float4 *>(up + i), v + i) &
+               safe;
+    if (safe)
+        return;
+#pragma unroll
+    for (uint32_t i = 0; i < LANE_VALUES; i++)
+        v[i] = activate_exact(args.activation, gate[i], up[i]);
 }
 
 template <bool ACTIVATE>
 __global__ void __launch_bounds__(THREADS)
     quantise(const __grid_constant__ strata__int8_rows_args args)
 {
-    uint32_t row = blockIdx.x;
-    /* Whole warps stay together for the exchanges; a warp's width is two groups of 64. */
-    uint32_t end = (args.width + 127) / 128 * 128;
-    for (uint32_t at = threadIdx.x * 4; at < end; at += THREADS * 4) {
-        bool inside = at < args.width;
-        float4 v = {0.0f, 0.0f, 0.0f, 0.0f};
-        if (inside)
-            v = ACTIVATE ? activated(args, row, at) : half_values(args, row, at);
-        quantise_four({v.x, v.y, v.z, v.w}, args.group, args.out, row, at, args.width, inside);
-    }
+    uint32_t row_warps = (args.width + WARP_VALUES - 1) / WARP_VALUES;
+    uint32_t warp = blockIdx.x * (THREADS / 32) + threadIdx.x / 32, row = warp / row_warps;
+    uint32_t at = warp % row_warps * WARP_VALUES + threadIdx.x % 32 * LANE_VALUES;
+    bool inside = row < args.rows && at < args.width;
+    float v[LANE_VALUES] = {};
+    if (inside && ACTIVATE)
+        load_activated(args, row, at, v);
+    else if (inside)
+        load_halves(args, row, at, v);
+    quantise_sixteen<1>(v, args.group, args.out, row, at, args.width, inside);
 }
 
 } /* namespace */
@@ -63,9 +92,11 @@ strata_status strata__cuda_int8_load(strata__cuda_state *state)
 
 strata_status strata__cuda_int8_rows(cudaStream_t stream, const strata__int8_rows_args *args)
 {
+    uint32_t row_warps = (args->width + WARP_VALUES - 1) / WARP_VALUES, block = THREADS / 32;
+    uint32_t blocks = (uint32_t)(((uint64_t)args->rows * row_warps + block - 1) / block);
     if (args->gate_up)
-        quantise<true><<<args->rows, THREADS, 0, stream>>>(*args);
+        quantise<true><<<blocks, THREADS, 0, stream>>>(*args);
     else
-        quantise<false><<<args->rows, THREADS, 0, stream>>>(*args);
+        quantise<false><<<blocks, THREADS, 0, stream>>>(*args);
     return strata__cuda_status(cudaGetLastError(), "quantising rows");
 }

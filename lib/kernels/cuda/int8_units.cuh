@@ -84,15 +84,41 @@ static __device__ __forceinline__ code8 codes_at(const uint8_t *anchor, uint32_t
     }
 }
 
+/* Four bytes, likewise. */
+template <int FORMAT>
+static __device__ __forceinline__ uint32_t word_at(const uint8_t *anchor, uint32_t far)
+{
+    constexpr uint32_t BYTES = block_shape<FORMAT>::BYTES;
+    if constexpr (BYTES % 4 == 0) {
+        return *reinterpret_cast<const uint32_t *>(anchor + far);
+    } else if constexpr (BYTES % 2 == 0) {
+        return staged_u32(anchor + far);
+    } else {
+        uint32_t words[1];
+        staged_words<1>(anchor, far, words);
+        return words[0];
+    }
+}
+
+/* Looks the nibbles of four bytes up in a table of sixteen, t0 lowest: the low and the high ones. */
+static __device__ __forceinline__ code8 look_up_nibbles(uint32_t word, uint32_t t0, uint32_t t1,
+                                                        uint32_t t2, uint32_t t3)
+{
+    uint32_t place = word & 0x77777777u, half = (word >> 1 & 0x44444444u) | 0x32103210u;
+    uint32_t first = select_from(select_from(t0, t1, place), select_from(t2, t3, place), half);
+    place >>= 16;
+    half >>= 16;
+    uint32_t second = select_from(select_from(t0, t1, place), select_from(t2, t3, place), half);
+    return {__byte_perm(first, second, 0x6420), __byte_perm(first, second, 0x7531)};
+}
+
 /* The signed codes of the tables of IQ4 and MXFP4 (doubled). */
-template <int FORMAT> static __device__ __forceinline__ code8 table_codes(code8 n)
+template <int FORMAT> static __device__ __forceinline__ code8 table_codes(uint32_t word)
 {
     if constexpr (FORMAT == STRATA__MXFP4)
-        return {look_up4(n.low, 0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc),
-                look_up4(n.high, 0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc)};
+        return look_up_nibbles(word, 0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc);
     else
-        return {look_up4(n.low, 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535),
-                look_up4(n.high, 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535)};
+        return look_up_nibbles(word, 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535);
 }
 
 /* The top bit of each byte flipped. */
@@ -117,76 +143,79 @@ static __device__ __forceinline__ code8 pairs_less_one(uint32_t word)
 }
 
 /*
- * Codes of values 8 c ... 8 c + 7 of 32, of formats of 32 values and of Q2_0 (of 64, `step` says
- * which half). The block lies at block + far, far a multiple of four.
+ * Formats that keep values i and i + 16 of 32 in one byte: a lane has values 4 c ... 4 c + 3 and
+ * the four that are sixteen on, not eight in a row.
  */
-template <int FORMAT>
-static __device__ __forceinline__ code8 small_codes(const uint8_t *block, uint32_t far,
-                                                    uint32_t step, uint32_t c)
-{
-    if constexpr (FORMAT == STRATA__Q8_0) {
-        return codes_at<FORMAT>(block + 2 + 8 * c, far);
-    } else if constexpr (FORMAT == STRATA__Q2_0) {
-        return pairs_less_one(staged_u16(block + far + 2 + 8 * (step % 2) + 2 * c));
-    } else {
-        constexpr bool OFFSET = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1;
-        constexpr bool FIFTH = FORMAT == STRATA__Q5_0 || FORMAT == STRATA__Q5_1;
-        constexpr bool TABLE = FORMAT == STRATA__IQ4_NL || FORMAT == STRATA__MXFP4;
-        constexpr uint32_t MASK_AT = FORMAT == STRATA__MXFP4 ? 1 : OFFSET ? 4 : 2;
-        constexpr uint32_t CODES_AT = MASK_AT + (FIFTH ? 4 : 0);
-        code8 packed = codes_at<FORMAT>(block + CODES_AT + 8 * (c & 1), far);
-        uint32_t mask = FIFTH ? staged_u8(block + far + MASK_AT + c) : 0;
-        if (FORMAT == STRATA__Q4_0) { /* 16 (code - 8) */
-            uint32_t shift = c >> 1 ? 0 : 4;
-            return flipped({packed.low << shift & 0xf0f0f0f0u, packed.high << shift & 0xf0f0f0f0u});
-        }
-        code8 codes = nibbles_of(packed, c >> 1);
-        if (FORMAT == STRATA__Q5_0) /* 8 (code - 16) */
-            return {(codes.low << 3) | (spread_top_bits(mask) ^ 0x80808080u),
-                    (codes.high << 3) | (spread_top_bits(mask >> 4) ^ 0x80808080u)};
-        if (FORMAT == STRATA__Q5_1)
-            return {codes.low | spread_top_bits(mask) >> 3,
-                    codes.high | spread_top_bits(mask >> 4) >> 3};
-        return TABLE ? table_codes<FORMAT>(codes) : codes;
-    }
-}
+template <int FORMAT> struct int8_split {
+    static constexpr bool VALUE = FORMAT == STRATA__Q4_0 || FORMAT == STRATA__Q4_1 ||
+                                  FORMAT == STRATA__Q5_0 || FORMAT == STRATA__Q5_1 ||
+                                  FORMAT == STRATA__MXFP4 || FORMAT == STRATA__IQ4_NL ||
+                                  FORMAT == STRATA__IQ4_XS;
+};
 
-/* The K formats: 256 values, step 0 to 7. Of Q2_K and Q3_K without their factors. */
+/* Such codes of a block of 32 values at block + far, far a multiple of four. */
 template <int FORMAT>
-static __device__ __forceinline__ code8 k_codes(const uint8_t *block, uint32_t far, uint32_t step,
-                                                uint32_t c)
+static __device__ __forceinline__ code8 split_codes(const uint8_t *block, uint32_t far, uint32_t c)
 {
-    uint32_t i = 8 * c;
-    if constexpr (FORMAT == STRATA__Q2_K) {
-        return pairs_of(codes_at<FORMAT>(block + i, far + 16 + 32 * (step / 4)), 2 * (step % 4));
-    } else if constexpr (FORMAT == STRATA__Q3_K) { /* plus 4 */
-        code8 low =
-            pairs_of(codes_at<FORMAT>(block + i, far + 32 + 32 * (step / 4)), 2 * (step % 4));
-        code8 high = codes_at<FORMAT>(block + i, far);
-        return {low.low | (__funnelshift_r(high.low, high.low, step - 2) & 0x04040404u),
-                low.high | (__funnelshift_r(high.high, high.high, step - 2) & 0x04040404u)};
-    } else if constexpr (FORMAT == STRATA__Q6_K) { /* 4 (code - 32) */
-        uint32_t half = step / 4, j = step % 4;
-        code8 low = nibbles_of(codes_at<FORMAT>(block + i, far + 64 * half + 32 * (j % 2)), j / 2);
-        code8 high = pairs_of(codes_at<FORMAT>(block + i, far + 128 + 32 * half), 2 * j);
-        return flipped({low.low << 2 | high.low << 6, low.high << 2 | high.high << 6});
+    constexpr bool OFFSET = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1;
+    constexpr bool FIFTH = FORMAT == STRATA__Q5_0 || FORMAT == STRATA__Q5_1;
+    constexpr uint32_t MASK_AT = FORMAT == STRATA__MXFP4 ? 1 : OFFSET ? 4 : 2;
+    uint32_t word = word_at<FORMAT>(block + MASK_AT + (FIFTH ? 4 : 0) + 4 * c, far);
+    if constexpr (FORMAT == STRATA__MXFP4 || FORMAT == STRATA__IQ4_NL) {
+        return table_codes<FORMAT>(word);
+    } else if constexpr (FORMAT == STRATA__Q4_0) { /* 16 (code - 8) */
+        return flipped({word << 4 & 0xf0f0f0f0u, word & 0xf0f0f0f0u});
     } else {
-        constexpr uint32_t CODES_AT = FORMAT == STRATA__Q4_K ? 16 : 48;
-        code8 codes =
-            nibbles_of(codes_at<FORMAT>(block + i, far + CODES_AT + 32 * (step / 2)), step & 1);
-        if (FORMAT == STRATA__Q5_K)
-            codes = join(codes, bits_of(codes_at<FORMAT>(block + i, far + 16), step, 4));
+        code8 codes = {word & 0x0f0f0f0fu, word >> 4 & 0x0f0f0f0fu};
+        if constexpr (FIFTH) {
+            const uint8_t *mask = block + far + MASK_AT;
+            uint32_t low = spread_top_bits(staged_u16(mask) >> 4 * c);
+            uint32_t high = spread_top_bits(staged_u16(mask + 2) >> 4 * c);
+            if (FORMAT == STRATA__Q5_0) /* 8 (code - 16) */
+                return flipped({codes.low << 3 | low, codes.high << 3 | high});
+            return {codes.low | low >> 3, codes.high | high >> 3};
+        }
         return codes;
     }
 }
 
-/* The IQ formats of 256 values, part 0 to 31. */
+/*
+ * The K formats: of 256 values, those of step first + k, where first is 0 or 4, so that what steps
+ * share is read once. Of Q2_K and Q3_K without their factors.
+ */
 template <int FORMAT>
-static __device__ __forceinline__ code8 iq_codes(const uint8_t *block, uint32_t far, uint32_t part,
+static __device__ __forceinline__ code8 k_codes(const uint8_t *block, uint32_t far, uint32_t first,
+                                                const uint32_t k, uint32_t c)
+{
+    const uint8_t *own = block + 8 * c;
+    if constexpr (FORMAT == STRATA__Q2_K) {
+        return pairs_of(codes_at<FORMAT>(own, far + 16 + 8 * first), 2 * k);
+    } else if constexpr (FORMAT == STRATA__Q3_K) { /* plus 4 */
+        code8 low = pairs_of(codes_at<FORMAT>(own, far + 32 + 8 * first), 2 * k);
+        code8 high = codes_at<FORMAT>(own, far);
+        return join(low, bits_of({high.low >> first, high.high >> first}, k, 2));
+    } else if constexpr (FORMAT == STRATA__Q6_K) { /* 4 (code - 32) */
+        code8 low = nibbles_of(codes_at<FORMAT>(own, far + 16 * first + 32 * (k % 2)), k / 2);
+        code8 high = pairs_of(codes_at<FORMAT>(own, far + 128 + 8 * first), 2 * k);
+        return flipped({low.low << 2 | high.low << 6, low.high << 2 | high.high << 6});
+    } else {
+        constexpr uint32_t CODES_AT = FORMAT == STRATA__Q4_K ? 16 : 48;
+        code8 codes =
+            nibbles_of(codes_at<FORMAT>(own, far + CODES_AT + 16 * first + 32 * (k / 2)), k % 2);
+        if (FORMAT == STRATA__Q5_K) {
+            code8 high = codes_at<FORMAT>(own, far + 16);
+            codes = join(codes, bits_of({high.low >> first, high.high >> first}, k, 4));
+        }
+        return codes;
+    }
+}
+
+/* The IQ formats of 256 values, step s. */
+template <int FORMAT>
+static __device__ __forceinline__ code8 iq_codes(const uint8_t *at, uint32_t s, uint32_t c,
                                                  const int8_books<FORMAT> &books)
 {
-    const uint8_t *at = block + far;
-    uint32_t s = part / 4, c = part % 4;
+    uint32_t part = 4 * s + c;
     if constexpr (FORMAT == STRATA__IQ2_XXS) {
         return books.point(staged_u8(at + 2 + 8 * s + c),
                            staged_u32(at + 2 + 8 * s + 4) >> 7 * c & 127);
@@ -205,9 +234,6 @@ static __device__ __forceinline__ code8 iq_codes(const uint8_t *block, uint32_t 
         uint32_t high = staged_u8(at + 66 + s) >> 2 * c;
         return books.points((indices & 255) | (high & 1) << 8, indices >> 8 | (high & 2) << 7,
                             staged_u8(at + 74 + part));
-    } else if constexpr (FORMAT == STRATA__IQ4_XS) {
-        code8 packed = codes_at<FORMAT>(block + 8 * (c & 1), far + 8 + 16 * s);
-        return table_codes<FORMAT>(nibbles_of(packed, c >> 1));
     } else {
         /* In eighths points and shift are 8 g + 1 or 8 g - 1. */
         uint32_t index, negative;
@@ -216,7 +242,7 @@ static __device__ __forceinline__ code8 iq_codes(const uint8_t *block, uint32_t 
             index = staged_u8(at + 2 + part) | (word >> 3 * c & 7) << 8;
             negative = word >> 15;
         } else {
-            uint32_t nibble = staged_u8(at + 32 + part / 2) >> 4 * (part % 2) & 15;
+            uint32_t nibble = staged_u8(at + 32 + 2 * s + c / 2) >> 4 * (c % 2) & 15;
             index = staged_u8(at + part) | (nibble & 7) << 8;
             negative = nibble >> 3;
         }
@@ -224,22 +250,30 @@ static __device__ __forceinline__ code8 iq_codes(const uint8_t *block, uint32_t 
     }
 }
 
-/* Codes of values 8 c ... 8 c + 7 of step `step` (32 values) of what lies at row + far. */
+/*
+ * A lane's codes of step first + k (32 values each) of what lies at row + far: values 8 c ...
+ * 8 c + 7, or those that int8_split tells of. `first` is 0 or 4, `k` 0 to 3.
+ */
 template <int FORMAT>
 static __device__ __forceinline__ code8 int8_codes_of(const uint8_t *row, uint32_t far,
-                                                      uint32_t step, uint32_t c,
+                                                      uint32_t first, const uint32_t k, uint32_t c,
                                                       const int8_books<FORMAT> &books)
 {
-    constexpr uint32_t VALUES = block_shape<FORMAT>::VALUES;
+    constexpr uint32_t BYTES = block_shape<FORMAT>::BYTES;
     (void)books;
-    if constexpr (VALUES < 256)
-        return small_codes<FORMAT>(row + step * 32 / VALUES * block_shape<FORMAT>::BYTES, far, step,
-                                   c);
+    if constexpr (FORMAT == STRATA__Q8_0)
+        return codes_at<FORMAT>(row + k * BYTES + 2 + 8 * c, far);
+    else if constexpr (FORMAT == STRATA__Q2_0)
+        return pairs_less_one(staged_u16(row + far + k / 2 * BYTES + 2 + 8 * (k % 2) + 2 * c));
+    else if constexpr (FORMAT == STRATA__IQ4_XS)
+        return table_codes<FORMAT>(word_at<FORMAT>(row + 4 * c, far + 8 + 16 * (first + k)));
+    else if constexpr (int8_split<FORMAT>::VALUE)
+        return split_codes<FORMAT>(row + k * BYTES, far, c);
     else if constexpr (FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K || FORMAT == STRATA__Q4_K ||
                        FORMAT == STRATA__Q5_K || FORMAT == STRATA__Q6_K)
-        return k_codes<FORMAT>(row, far, step, c);
+        return k_codes<FORMAT>(row, far, first, k, c);
     else
-        return iq_codes<FORMAT>(row, far, 4 * step + c, books);
+        return iq_codes<FORMAT>(row + far, first + k, c, books);
 }
 
 /*
