@@ -101,9 +101,40 @@ struct gated_value {
     }
 };
 
-static __device__ __forceinline__ uint32_t magnitude_bits(float value)
+/*
+ * Hidden values in place of their gates. False and no change where one of them is out of the range
+ * in which division needs no branch.
+ */
+template <uint32_t ACTIVATION, int COUNT>
+static __device__ __forceinline__ bool activate_safely(float (&gate)[COUNT],
+                                                       const float (&up)[COUNT])
 {
-    return __float_as_uint(value) & 0x7fffffffu;
+    float value[COUNT], factor[COUNT];
+    bool safe = true;
+#pragma unroll
+    for (int n = 0; n < COUNT; n++) {
+        activation_terms t = terms_of(ACTIVATION, gate[n], up[n]);
+        gated_value gated(t);
+        value[n] = gated.value;
+        factor[n] = t.factor;
+        safe = safe & gated.safe;
+    }
+#pragma unroll
+    for (int n = 0; n < COUNT; n++)
+        if (safe)
+            gate[n] = __fmul_rn(value[n], factor[n]);
+    return safe;
+}
+
+template <int COUNT>
+static __device__ __forceinline__ bool activate_safely(uint32_t activation, float (&gate)[COUNT],
+                                                       const float (&up)[COUNT])
+{
+    if (activation == STRATA__ACT_SWIGLU)
+        return activate_safely<STRATA__ACT_SWIGLU>(gate, up);
+    if (activation == STRATA__ACT_GEGLU_TANH)
+        return activate_safely<STRATA__ACT_GEGLU_TANH>(gate, up);
+    return activate_safely<STRATA__ACT_SWIGLU_CLAMPED>(gate, up);
 }
 
 /* Scale of a group whose largest magnitude has these bits, and the factor of its values. */
@@ -123,18 +154,6 @@ static __device__ __forceinline__ float group_scale(uint32_t bits, float *invers
     return __fdiv_rn(most, 127.0f);
 }
 
-/* A group whose inverse is 0 has codes 0, whatever its values are. */
-static __device__ __forceinline__ int quantised(float value, float inverse)
-{
-    return inverse == 0.0f ? 0 : __float2int_rn(__fmul_rn(value, inverse));
-}
-
-static __device__ __forceinline__ uint32_t pack_codes(int a, int b, int c, int d)
-{
-    return (uint32_t)(a & 255) | (uint32_t)(b & 255) << 8 | (uint32_t)(c & 255) << 16 |
-           (uint32_t)(d & 255) << 24;
-}
-
 static __device__ __forceinline__ uint32_t codes_bytes(uint32_t values)
 {
     return (values + 15) / 16 * 16;
@@ -143,6 +162,26 @@ static __device__ __forceinline__ uint32_t codes_bytes(uint32_t values)
 static __device__ __forceinline__ uint32_t scales_bytes(uint32_t values)
 {
     return (4 * ((values + 31) / 32) + 15) / 16 * 16;
+}
+
+/* The greater magnitude, no number if one of both is none. */
+static __device__ __forceinline__ float greater_magnitude(float a, float b)
+{
+    float most;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(fabsf(a)), "f"(fabsf(b)));
+    return most;
+}
+
+/* Codes of four values, the low bytes of what rounds them. Where the inverse is 0 they are 0. */
+static __device__ __forceinline__ uint32_t rounded_codes(const float *v, float inverse)
+{
+    uint32_t bits[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        bits[i] = __float_as_uint(__fadd_rn(__fmul_rn(v[i], inverse), 12582912.0f));
+    uint32_t low = __byte_perm(bits[0], bits[1], 0x0040);
+    uint32_t codes = __byte_perm(low, __byte_perm(bits[2], bits[3], 0x0040), 0x5410);
+    return inverse == 0.0f ? 0 : codes;
 }
 
 /*
@@ -154,43 +193,24 @@ static __device__ __forceinline__ void quantise_four(const float (&v)[4], uint32
                                                      uint32_t width, bool store)
 {
     uint32_t codes = codes_bytes(width), scales = scales_bytes(width);
-    uint32_t most = max(max(magnitude_bits(v[0]), magnitude_bits(v[1])),
-                        max(magnitude_bits(v[2]), magnitude_bits(v[3])));
+    float largest = greater_magnitude(greater_magnitude(v[0], v[1]), greater_magnitude(v[2], v[3]));
+    uint32_t most = __float_as_uint(largest);
     for (uint32_t lanes = 1; lanes < group / 4; lanes *= 2)
         most = max(most, __shfl_xor_sync(0xffffffffu, most, lanes));
     float inverse, scale = group_scale(most, &inverse);
-    int a = quantised(v[0], inverse), b = quantised(v[1], inverse);
-    int c = quantised(v[2], inverse), d = quantised(v[3], inverse), sum = a + b + c + d;
+    uint32_t word = rounded_codes(v, inverse);
+    int sum = __dp4a((int)word, 0x01010101, 0);
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
     if (!store)
         return;
     uint8_t *out = rows + row * (codes + 2 * scales);
-    *reinterpret_cast<uint32_t *>(out + at) = pack_codes(a, b, c, d);
+    *reinterpret_cast<uint32_t *>(out + at) = word;
     if (at % STRATA__INT8_BLOCK == 0)
         *reinterpret_cast<float *>(out + codes + at / STRATA__INT8_BLOCK * 4) = scale;
     if (at % STRATA__INT8_HALF == 0)
         *reinterpret_cast<int16_t *>(out + codes + scales + at / STRATA__INT8_HALF * 2) =
             (int16_t)sum;
-}
-
-/* The greater magnitude, no number if one of both is none. */
-static __device__ __forceinline__ float greater_magnitude(float a, float b)
-{
-    float most;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(fabsf(a)), "f"(fabsf(b)));
-    return most;
-}
-
-/* Codes of four values, of a group whose inverse is not 0: the low bytes of what rounds them. */
-static __device__ __forceinline__ uint32_t rounded_codes(const float *v, float inverse)
-{
-    uint32_t bits[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        bits[i] = __float_as_uint(__fadd_rn(__fmul_rn(v[i], inverse), 12582912.0f));
-    return __byte_perm(__byte_perm(bits[0], bits[1], 0x0040), __byte_perm(bits[2], bits[3], 0x0040),
-                       0x5410);
 }
 
 /*
@@ -218,10 +238,9 @@ static __device__ __forceinline__ void quantise_sixteen(const float (&v)[16], ui
         most = max(most, __shfl_xor_sync(0xffffffffu, most, 2 * APART));
     float inverse, scale = group_scale(most, &inverse);
     int sum = 0;
-    uint32_t some = inverse == 0.0f ? 0 : 0xffffffffu;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        words[i] = rounded_codes(v + 4 * i, inverse) & some;
+        words[i] = rounded_codes(v + 4 * i, inverse);
         sum = __dp4a((int)words[i], 0x01010101, sum);
     }
     if (!store)

@@ -86,29 +86,21 @@ __device__ __forceinline__ void add_bias(float (&sums)[shape::MTILES][PIECES][4]
     }
 }
 
-/*
- * Hidden values of a piece in place of its gates. False and no change where one of them is out of
- * the range in which division needs no branch.
- */
+/* Hidden values of a piece in place of its gates, or no change; see activate_safely. */
 template <uint32_t ACTIVATION, class shape>
 __device__ __forceinline__ bool activate_piece(float (&sums)[shape::MTILES][PIECES][4], const int j)
 {
     constexpr int VALUES = 2 * shape::MTILES;
-    float value[VALUES], factor[VALUES];
-    bool safe = true;
+    float gate[VALUES], up[VALUES];
 #pragma unroll
     for (int n = 0; n < VALUES; n++) {
-        const float(&own)[4] = sums[n / 2][j];
-        activation_terms t = terms_of(ACTIVATION, own[n % 2], own[n % 2 + 2]);
-        gated_value gated(t);
-        value[n] = gated.value;
-        factor[n] = t.factor;
-        safe = safe & gated.safe;
+        gate[n] = sums[n / 2][j][n % 2];
+        up[n] = sums[n / 2][j][n % 2 + 2];
     }
+    bool safe = activate_safely<ACTIVATION>(gate, up);
 #pragma unroll
     for (int n = 0; n < VALUES; n++)
-        if (safe)
-            sums[n / 2][j][n % 2] = __fmul_rn(value[n], factor[n]);
+        sums[n / 2][j][n % 2] = gate[n];
     return safe;
 }
 

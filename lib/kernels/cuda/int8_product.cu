@@ -450,11 +450,14 @@ __device__ __forceinline__ void quantise_hidden(const strata__int8_product_args 
         *reinterpret_cast<float4 *>(gate) = *reinterpret_cast<const float4 *>(from);
         *reinterpret_cast<float4 *>(up) = *reinterpret_cast<const float4 *>(from + H_COLUMNS);
 #pragma unroll
-        for (int v = 0; v < 4; v++)
-            gate[v] = inside
-                          ? activate_exact(args.activation, with_bias(gate[v], args.bias, bias + v),
-                                           with_bias(up[v], args.up_bias, bias + v))
-                          : 0.0f;
+        for (int v = 0; v < 4; v++) {
+            gate[v] = inside ? with_bias(gate[v], args.bias, bias + v) : 0.0f;
+            up[v] = inside ? with_bias(up[v], args.up_bias, bias + v) : 0.0f;
+        }
+        bool done = activate_safely(args.activation, gate, up);
+#pragma unroll
+        for (int v = 0; !done && v < 4; v++)
+            gate[v] = activate_exact(args.activation, gate[v], up[v]);
         quantise_four(gate, args.h_group, args.h, (uint64_t)tile.first_row + row, output,
                       args.outputs, inside && row < tile.rows);
     }

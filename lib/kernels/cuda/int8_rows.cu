@@ -26,22 +26,6 @@ __device__ __forceinline__ void load_halves(const strata__int8_rows_args &args, 
     }
 }
 
-/* Four activated values; false where the division of one needs a branch. */
-__device__ __forceinline__ bool activate_four(uint32_t activation, const float4 &gate,
-                                              const float4 &up, float *v)
-{
-    const float gates[] = {gate.x, gate.y, gate.z, gate.w}, ups[] = {up.x, up.y, up.z, up.w};
-    bool safe = true;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        activation_terms t = terms_of(activation, gates[i], ups[i]);
-        gated_value gated(t);
-        v[i] = __fmul_rn(gated.value, t.factor);
-        safe = safe & gated.safe;
-    }
-    return safe;
-}
-
 __device__ __forceinline__ void load_activated(const strata__int8_rows_args &args, uint32_t row,
                                                uint32_t at, float (&v)[LANE_VALUES])
 {
@@ -49,10 +33,15 @@ __device__ __forceinline__ void load_activated(const strata__int8_rows_args &arg
     const float *up = gate + args.width;
     bool safe = true;
 #pragma unroll
-    for (uint32_t i = 0; i < LANE_VALUES; i += 4)
-        safe = activate_four(args.activation, *reinterpret_cast<const float4 *>(gate + i),
-                             *reinterpret_cast<const float4 *>(up + i), v + i) &
-               safe;
+    for (uint32_t i = 0; i < LANE_VALUES; i += 4) {
+        float four[4], ups[4];
+        *reinterpret_cast<float4 *>(four) = *reinterpret_cast<const float4 *>(gate + i);
+        *reinterpret_cast<float4 *>(ups) = *reinterpret_cast<const float4 *>(up + i);
+        safe = activate_safely(args.activation, four, ups) & safe;
+#pragma unroll
+        for (uint32_t n = 0; n < 4; n++)
+            v[i + n] = four[n];
+    }
     if (safe)
         return;
 #pragma unroll
