@@ -42,8 +42,8 @@ typedef struct strata__int8_step {
     uint32_t width;          /* 8, 16 or 32 */
     uint32_t count;          /* a multiple of both groups */
     uint32_t weight_group;
-    uint32_t offset_group; /* at most the least of the others */
-    uint32_t row_group;
+    uint32_t offset_group; /* with offsets: weight_group or half of it */
+    uint32_t row_group;    /* with offsets: weight_group; else up to twice that */
     uint32_t weight_stride;
     uint32_t scale_stride;
     uint32_t sum_stride;

@@ -63,15 +63,32 @@ static void widen(const int8_t *codes, uint32_t n, float *out)
         out[i] = (float)codes[i];
 }
 
-/* Offsets times sums of values [k, end), to what output n has of `width` rows. */
-static inline void add_offsets(const strata__int8_step *s, uint32_t n, uint32_t k, uint32_t end,
-                               const uint32_t width, float *to)
+/*
+ * What the dots of values from `at` on, in `parts` parts, add to the sums of output n: `offsets`
+ * follow the last dot. Counts are constants where this is called, so that t stays in registers.
+ */
+static inline __attribute__((always_inline)) void
+add_dots(const strata__int8_step *s, uint32_t at, uint32_t n, const float *dots,
+         const uint32_t width, const uint32_t parts, const uint32_t offsets)
 {
-    for (; s->offsets && k < end; k += s->offset_group) {
-        const float *sums = s->row_sums + k / s->offset_group * width;
-        float o = s->offsets[n * s->scale_stride + k / s->offset_group];
-        for (uint32_t r = 0; r < width; r++)
-            to[r] = __builtin_fmaf(o, sums[r], to[r]);
+    const float *w = s->scales + n * s->scale_stride + at / s->weight_group;
+    const float w0 = w[0], w1 = parts == 2 ? w[1] : 0;
+    const float *restrict dot = dots + n * width;
+    const float *restrict second = dot + (size_t)STRATA__TILE_OUTPUTS * width;
+    const float *restrict scale = s->row_scales + at / s->row_group * width;
+    const float *o = offsets ? s->offsets + n * s->scale_stride + at / s->offset_group : NULL;
+    const float o0 = offsets ? o[0] : 0, o1 = offsets == 2 ? o[1] : 0;
+    const float *restrict row_sums = offsets ? s->row_sums + at / s->offset_group * width : NULL;
+    float *restrict sum = s->sums + (size_t)n * s->sum_stride;
+    for (uint32_t r = 0; r < width; r++) {
+        float t = w0 * dot[r];
+        if (parts == 2)
+            t = __builtin_fmaf(w1, second[r], t);
+        if (offsets)
+            t = __builtin_fmaf(o0, row_sums[r], t);
+        if (offsets == 2)
+            t = __builtin_fmaf(o1, row_sums[width + r], t);
+        sum[r] = __builtin_fmaf(t, scale[r], sum[r]);
     }
 }
 
@@ -82,30 +99,21 @@ static inline void add_offsets(const strata__int8_step *s, uint32_t n, uint32_t 
 static inline void int8_step_of(const strata__int8_step *s, const uint32_t width)
 {
     const uint32_t group = s->weight_group, part = group < s->row_group ? group : s->row_group;
-    float dots[STRATA__TILE_OUTPUTS * STRATA__TILE_ROWS];
-    float t[STRATA__TILE_OUTPUTS * STRATA__TILE_ROWS];
+    const uint32_t parts = s->row_group / part, offsets = s->offsets ? part / s->offset_group : 0;
+    float dots[2 * STRATA__TILE_OUTPUTS * STRATA__TILE_ROWS];
     for (uint32_t at = 0; at < s->count; at += s->row_group) {
-        for (uint32_t k = at; k < at + s->row_group; k += part) {
-            product(s->packed + (size_t)k * width, width, s->weights + k, s->weight_stride, part,
-                    dots, width, 1);
-            for (uint32_t n = 0; n < STRATA__TILE_OUTPUTS; n++) {
-                float w = s->scales[n * s->scale_stride + k / group];
-                const float *dot = dots + n * width;
-                float *to = t + n * width;
-                if (k == at)
-                    for (uint32_t r = 0; r < width; r++)
-                        to[r] = w * dot[r];
-                else
-                    for (uint32_t r = 0; r < width; r++)
-                        to[r] = __builtin_fmaf(w, dot[r], to[r]);
-                add_offsets(s, n, k, k + part, width, to);
-            }
-        }
-        const float *scale = s->row_scales + at / s->row_group * width;
+        for (uint32_t p = 0; p < parts; p++)
+            product(s->packed + (size_t)(at + p * part) * width, width, s->weights + at + p * part,
+                    s->weight_stride, part, dots + p * STRATA__TILE_OUTPUTS * width, width, 1);
         for (uint32_t n = 0; n < STRATA__TILE_OUTPUTS; n++) {
-            float *sum = s->sums + (size_t)n * s->sum_stride;
-            for (uint32_t r = 0; r < width; r++)
-                sum[r] = __builtin_fmaf(t[n * width + r], scale[r], sum[r]);
+            if (parts == 2)
+                add_dots(s, at, n, dots, width, 2, 0);
+            else if (offsets == 2)
+                add_dots(s, at, n, dots, width, 1, 2);
+            else if (offsets)
+                add_dots(s, at, n, dots, width, 1, 1);
+            else
+                add_dots(s, at, n, dots, width, 1, 0);
         }
     }
 }

@@ -65,12 +65,38 @@ static inline codes_16 codes_less(codes_16 x, int value)
     return _mm_sub_epi8(x, _mm_set1_epi8((char)value));
 }
 
-/* code * factor, of which eight bits are kept */
+/* code * factor, for products below 256 */
 static inline codes_16 codes_times(codes_16 x, int factor)
 {
-    const __m128i factors = _mm_set1_epi16((short)factor), odd = _mm_set1_epi16((short)0xff00);
-    return _mm_or_si128(_mm_andnot_si128(odd, _mm_mullo_epi16(x, factors)),
-                        _mm_mullo_epi16(_mm_and_si128(x, odd), factors));
+    return _mm_mullo_epi16(x, _mm_set1_epi16((short)factor));
+}
+
+/* Sixteen factors of -31 to 32 as words, and 128 less four times them as two bytes each. */
+typedef struct codes_factors {
+    __m128i words[2], bytes[2];
+} codes_factors;
+
+static inline codes_factors codes_factors_of(codes_16 factors)
+{
+    const __m128i all = _mm_set1_epi16(128), twice = _mm_set1_epi16(0x101);
+    codes_factors f;
+    for (int i = 0; i < 2; i++) {
+        f.words[i] = _mm_cvtepi8_epi16(i ? _mm_srli_si128(factors, 8) : factors);
+        f.bytes[i] = _mm_mullo_epi16(_mm_sub_epi16(all, _mm_slli_epi16(f.words[i], 2)), twice);
+    }
+    return f;
+}
+
+/*
+ * (code - 4) * factor g, for codes below 8. With 128 added no byte is negative and two of them are
+ * multiplied as one word.
+ */
+static inline codes_16 codes_less_4_times(codes_16 x, const codes_factors *f, int g)
+{
+    const __m128i place = _mm_set1_epi16((short)(0x100 + g % 8 * 0x202));
+    __m128i products = _mm_mullo_epi16(x, _mm_shuffle_epi8(f->words[g / 8], place));
+    products = _mm_add_epi16(products, _mm_shuffle_epi8(f->bytes[g / 8], place));
+    return _mm_xor_si128(products, _mm_set1_epi8((char)0x80));
 }
 
 /* -code where a bit is set, else code */
@@ -176,6 +202,22 @@ static inline codes_16 codes_less(codes_16 x, int value)
 static inline codes_16 codes_times(codes_16 x, int factor)
 {
     return x * codes_all(factor);
+}
+
+typedef struct codes_factors {
+    uint8_t factors[16];
+} codes_factors;
+
+static inline codes_factors codes_factors_of(codes_16 factors)
+{
+    codes_factors f;
+    memcpy(f.factors, &factors, sizeof factors);
+    return f;
+}
+
+static inline codes_16 codes_less_4_times(codes_16 x, const codes_factors *f, int g)
+{
+    return (x - codes_all(4)) * codes_all(f->factors[g]);
 }
 
 static inline codes_16 codes_negate_bits(codes_16 x, uint32_t bits)

@@ -113,12 +113,12 @@ STRATA__INT8_DECODER(int8_q2_k, 84, 256, 8, 16)
 /* The same with the scales' signs turned round: -32 * -4 is 128, its negative an int8. */
 STRATA__INT8_DECODER(int8_q3_k, 110, 256, 8, 0)
 {
-    int8_t factors[16];
+    codes_factors factors = codes_factors_of(codes_negate_bits(q3_k_scales(block + 96), 0xffff));
     (void)offsets;
     repeat_scale(-load_half(block + 108), scales);
-    codes_store(q3_k_scales(block + 96), factors);
+#pragma GCC unroll 16
     for (int g = 0; g < 16; g++)
-        codes_store(codes_times(three_bits(block, g), -factors[g]), codes + 16 * g);
+        codes_store(codes_less_4_times(three_bits(block, g), &factors, g), codes + 16 * g);
 }
 
 static inline void store_scale_groups(const uint8_t *block, float *scales, float *offsets)

@@ -51,10 +51,11 @@ static inline codes_16 q3_k_scales(const uint8_t *packed)
                       32);
 }
 
+/* Plus 4. */
 static inline codes_16 three_bits(const uint8_t *block, int g)
 {
     codes_16 high = codes_if_bit(codes_load(block + 16 * (g % 2)), 1 << g / 2, 4);
-    return codes_less(codes_or(two_bits(block + 32, g), high), 4);
+    return codes_or(two_bits(block + 32, g), high);
 }
 
 static DECODER void decode_q3_k(const uint8_t *block, uint64_t blocks, sink *out)
@@ -64,7 +65,8 @@ static DECODER void decode_q3_k(const uint8_t *block, uint64_t blocks, sink *out
         scale_codes(q3_k_scales(block + 96), load_half(block + 108), scales);
         for (int g = 0; g < 16; g += 4) {
             for (int i = 0; i < 4; i++)
-                put_scaled(out, 16 * i, three_bits(block, g + i), floats_all(scales[g + i]));
+                put_scaled(out, 16 * i, codes_less(three_bits(block, g + i), 4),
+                           floats_all(scales[g + i]));
             advance(out, 64);
         }
     }
