@@ -142,6 +142,21 @@ static void costs_choose_by_format(void **state)
     assert_int_equal(chosen(text, 90, STRATA__Q5_0, 2048), STRATA__LAYOUT_FP16);
 }
 
+/* The more float operations on a dot, and the fewer values in it, the slower are int8 products. */
+static void built_in_rates_follow_the_int8_form(void **state)
+{
+    static const uint32_t slower[] = {STRATA__Q2_0, STRATA__Q8_0, STRATA__Q4_K, STRATA__Q2_K};
+    strata__plan_costs costs = defaults(90);
+    const double *rates = costs.flops[STRATA__LAYOUT_FUSED];
+    (void)state;
+    for (int i = 0; i < 3; ++i)
+        assert_true(rates[slower[i]] > rates[slower[i + 1]]);
+    assert_true(rates[STRATA__Q3_K] == rates[STRATA__Q8_0]);
+    assert_true(rates[STRATA__Q6_K] < rates[STRATA__Q3_K]);
+    assert_true(costs.flops[STRATA__LAYOUT_FP16][STRATA__Q2_K] ==
+                costs.flops[STRATA__LAYOUT_FP16][STRATA__Q8_0]);
+}
+
 static void what_is_measured_is_read(void **state)
 {
     char *text = malloc(STRATA_COSTS_MOST_BYTES);
@@ -173,6 +188,7 @@ int main(void)
         cmocka_unit_test(what_is_no_text_of_costs_is_refused),
         cmocka_unit_test(cards_choose_what_is_fast_on_them),
         cmocka_unit_test(costs_choose_by_format),
+        cmocka_unit_test(built_in_rates_follow_the_int8_form),
         cmocka_unit_test(what_is_measured_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
