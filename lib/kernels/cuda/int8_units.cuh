@@ -100,7 +100,7 @@ static __device__ __forceinline__ uint32_t word_at(const uint8_t *anchor, uint32
     }
 }
 
-/* Looks the nibbles of four bytes up in a table of sixteen, t0 lowest: the low and the high ones. */
+/* Looks the nibbles of four bytes up in a table of sixteen, t0 lowest: the low, then the high. */
 static __device__ __forceinline__ code8 look_up_nibbles(uint32_t word, uint32_t t0, uint32_t t1,
                                                         uint32_t t2, uint32_t t3)
 {
