@@ -450,9 +450,8 @@ strata_status strata__cpu_kernels_create(const strata__cpu_kernels_options *opti
 
 /* Which int8 products run; the bits are the same. */
 enum {
-    STRATA__INT8_PRODUCTS_CHOSEN, /* the faster one */
-    STRATA__INT8_PRODUCTS_IMAGE,
-    STRATA__INT8_PRODUCTS_INLINE /* where formats allow it */
+    STRATA__INT8_PRODUCTS_INLINE, /* where formats allow it: the faster one */
+    STRATA__INT8_PRODUCTS_IMAGE
 };
 
 typedef struct strata__cuda_kernels_options {

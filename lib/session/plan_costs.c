@@ -18,19 +18,17 @@ static const char head[] = "strata costs 1";
 
 /*
  * Of the rate of a path's formats with a scale per 32 values and nothing else: what the int8
- * products of other forms reach, measured on one device. For two offsets per 32 values it goes on
- * from none and one, by the time of one more of the float operations on a dot, of which those have
- * two and three.
+ * products of other forms reach, measured on one device.
  */
 static double int8_share(const strata__format_info *format)
 {
     if (format->int8_group == 16)
-        return 0.76;
+        return 0.72;
     if (format->int8_group == 64)
-        return 1.18;
+        return 1.19;
     if (format->int8_minimum_group == 16)
-        return 0.68;
-    return format->int8_minimum_group ? 0.81 : 1;
+        return 0.75;
+    return format->int8_minimum_group ? 0.86 : 1;
 }
 
 void strata__plan_costs_default(const strata__layout_facts *facts, strata__plan_costs *out)

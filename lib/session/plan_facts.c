@@ -22,9 +22,11 @@ typedef struct rates {
 /*
  * The H200's link, memory and products are measured; the others are datasheet peaks times the share
  * of the peak that is usual for each kind of kernel. Where int8 tensor cores are four times as fast
- * as half with float32 sums (86, 89, 120), the int8 paths are the fast ones; on data-centre cards
- * float32 work between their dots makes them slower than fp16 at any number of rows. The last line
- * of defence is the caller's own facts and costs. On the CPU, direct and fp16 are the same.
+ * as half with float32 sums (86, 89, 120), the int8 paths are the fast ones. On data-centre cards
+ * float32 work between their dots makes them slower than fp16 where an expert has many rows; where
+ * it has few, their rates here are below what they reach, so that fp16, which quantises no
+ * activations, stays the choice. The last line of defence is the caller's own facts and costs. On
+ * the CPU, direct and fp16 are the same.
  */
 static const rates typical[] = {
     {0, 25e9, 1e-6, 20e9, 2e-6, 1e11, 5e10, {6e10, 5e10, 5e10, 6e10}, {8, 8, 8, 8}, 1, 0},

@@ -4,7 +4,7 @@
  *
  * Paths fused and mmq of the CUDA kernels, bit for bit against plain loops of kernels/int8.h, and
  * their speed; both by the products that decode to an image and by those that do not, unless WHICH
- * (image, inline or chosen) names one. Exit code 0: all right, 1: something is wrong, 2: no answer,
+ * (inline or image) names one. Exit code 0: all right, 1: something is wrong, 2: no answer,
  * 77: no device.
  */
 #include <chrono>
@@ -21,10 +21,10 @@ namespace
 {
 
 /* Which products there are, by STRATA__INT8_PRODUCTS_*. */
-const char *const product_names[] = {"chosen", "image", "inline"};
+const char *const product_names[] = {"inline", "image"};
 
 struct int8_suite : suite {
-    strata__kernels *products[3];
+    strata__kernels *products[2];
 };
 
 struct int8_case {
@@ -327,7 +327,7 @@ void check_case(const int8_suite &s, const int8_case &c, tally &t)
     int8_setup m = set_up(s, c);
     device_side d(c, m);
     outcome want = expect(c, m);
-    for (uint32_t products = 0; products < 3; products++)
+    for (uint32_t products = 0; products < 2; products++)
         for (uint32_t path : {STRATA__PATH_FUSED, STRATA__PATH_MMQ})
             for (uint32_t cut : {0u, m.rows / 3})
                 if (s.products[products])
@@ -595,10 +595,10 @@ void bench(const int8_suite &s)
         bench_weights w(random, format);
         float decode = time_decode(side, w);
         for (uint32_t path : {STRATA__PATH_FUSED, STRATA__PATH_MMQ, STRATA__PATH_FP16})
-            for (uint32_t products = 0; products < 3; products++) {
+            for (uint32_t products = 0; products < 2; products++) {
                 /* Of fp16 there is one kind. */
-                if (!s.products[products] || (path == STRATA__PATH_FP16 && products == 2 &&
-                                              s.products[STRATA__INT8_PRODUCTS_IMAGE]))
+                if (!s.products[products] ||
+                    (path == STRATA__PATH_FP16 && products && s.products[0]))
                     continue;
                 printf("%-8s %-6s %-6s %9.3f", strata__format_name(format), names[path],
                        product_names[products], decode);
@@ -641,13 +641,13 @@ int main(int argc, char **argv)
         printf("no CUDA device: skipped\n");
         return 77;
     }
-    for (uint32_t products = 0; products < 3; products++) {
+    for (uint32_t products = 0; products < 2; products++) {
         strata__cuda_kernels_options options = {strata__allocator_default(), 0, level, 0, products};
-        if (which ? !strcmp(which, product_names[products]) : products != 0)
+        if (!which || !strcmp(which, product_names[products]))
             require(strata__cuda_kernels_create(&options, &s.products[products]), "opening");
     }
-    if (!s.products[0] && !s.products[1] && !s.products[2]) {
-        printf("products=%s: image, inline or chosen\n", which);
+    if (!s.products[0] && !s.products[1]) {
+        printf("products=%s: inline or image\n", which);
         return 2;
     }
     printf("== int8, seed %llu\n", (unsigned long long)s.seed);

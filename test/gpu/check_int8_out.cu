@@ -125,7 +125,7 @@ __global__ void try_gates(uint32_t step, division_count *sum)
         for (uint32_t activation :
              {STRATA__ACT_SWIGLU, STRATA__ACT_GEGLU_TANH, STRATA__ACT_SWIGLU_CLAMPED}) {
             activation_terms t = terms_of(activation, __uint_as_float((uint32_t)bits), 0.0f);
-            gated_value got(activation, t);
+            gated_value got(t);
             float want = __fdiv_rn(t.value, __fadd_rn(1.0f, exp_exact(t.x)));
             bool same = __float_as_uint(got.value) == __float_as_uint(want) ||
                         (got.value == 0.0f && want == 0.0f);

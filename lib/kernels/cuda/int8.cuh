@@ -85,21 +85,19 @@ static __device__ __forceinline__ float activate_exact(uint32_t activation, floa
 /*
  * value / (1 + exp(x)) without a branch, and whether it is the one of activate_exact, but for the
  * sign of a zero. The divisor is 1 where x is at most -87, less than 2^126 where it is at most 87,
- * and infinite where it is more than 88: exp(88) takes its place, whose reciprocal comes as 0. Gates
- * of SwiGLU are hardly ever so low. Values below 2^-26 have an x below 2^-25 and are halved, which
- * the division does exactly; of all others the quotient is in its range.
+ * and infinite where it is more than 88: exp(88) takes its place, whose reciprocal comes as 0.
+ * Values below 2^-26 have an x below 2^-25 and are halved, which the division does exactly; of all
+ * others the quotient is in its range.
  */
 struct gated_value {
     float value;
     bool safe;
 
-    __device__ __forceinline__ gated_value(uint32_t activation, const activation_terms &t)
+    __device__ __forceinline__ explicit gated_value(const activation_terms &t)
     {
-        bool low = activation != STRATA__ACT_SWIGLU;
-        float x = fmaxf(t.x, -87.0f);
-        float divisor = __fadd_rn(1.0f, exp_inside(low ? fminf(x, 88.0f) : x));
+        float divisor = __fadd_rn(1.0f, exp_inside(fminf(fmaxf(t.x, -87.0f), 88.0f)));
         value = quotient(t.value, divisor, rounded_reciprocal(divisor));
-        safe = ((t.x <= 87.0f) | (low & (t.x > 88.0f))) & (fabsf(t.value) < INFINITY);
+        safe = ((t.x <= 87.0f) | (t.x > 88.0f)) & (fabsf(t.value) < INFINITY);
     }
 };
 
@@ -116,7 +114,7 @@ static __device__ __forceinline__ bool activate_safely(float (&gate)[COUNT],
 #pragma unroll
     for (int n = 0; n < COUNT; n++) {
         activation_terms t = terms_of(ACTIVATION, gate[n], up[n]);
-        gated_value gated(ACTIVATION, t);
+        gated_value gated(t);
         value[n] = gated.value;
         factor[n] = t.factor;
         safe = safe & gated.safe;

@@ -105,45 +105,17 @@ strata_status run_pass(const int8_job &job, const pass &p)
     return strata__cuda_int8_product(job.state, job.stream, job.matrices == 2, &product);
 }
 
-/*
- * Up to how many rows an expert a job goes without an image: with more, decoding its weights once
- * for all rows pays, as measured on an H200. Where float work takes longer than decoding, it never
- * does.
- */
-uint32_t most_inline_rows(uint32_t format)
-{
-    switch (format) {
-    case STRATA__Q2_K:
-    case STRATA__Q4_K:
-    case STRATA__IQ1_S:
-    case STRATA__IQ2_XXS:
-        return UINT32_MAX;
-    case STRATA__Q4_1:
-    case STRATA__Q5_1:
-    case STRATA__IQ1_M:
-    case STRATA__IQ2_XS:
-        return 1024;
-    case STRATA__Q6_K:
-        return 128;
-    default:
-        return 256;
-    }
-}
-
+/* The product without an image is the faster one wherever there is one for the job. */
 bool runs_inline(const int8_job &job)
 {
-    uint32_t wanted = job.state->int8_products;
     uint32_t format = job.matrix[0].format;
-    if (wanted == STRATA__INT8_PRODUCTS_IMAGE)
+    if (job.state->int8_products == STRATA__INT8_PRODUCTS_IMAGE)
         return false;
     if (job.matrices == 2 && job.matrix[1].format != format)
         return false;
     /* The rows' scales are then those of the format's own sums. */
     if (job.product.form[0].values !=
         form_of(format, strata__int8_row_group(format, format)).values)
-        return false;
-    bool many = job.product.range.rows / job.product.range.experts > most_inline_rows(format);
-    if (wanted == STRATA__INT8_PRODUCTS_CHOSEN && many)
         return false;
     return strata__cuda_int8_inline_fits(job.state, format);
 }
