@@ -80,6 +80,7 @@ decode_panel(uint8_t *memory, const uint8_t *rows, const weight_place<shape> &pl
              uint32_t weight_bytes, uint32_t at, uint32_t step, const int8_books<FORMAT> &books)
 {
     constexpr int TILES = shape::MTILES / shape::ROW_WARPS;
+    const code_tables<FORMAT> tables = books.tables;
     uint32_t lane = threadIdx.x % 32, r = lane / 4, c = lane % 4, row = lane % 16;
     const uint8_t *own = rows + place_of_row<shape>(r) + misplaced_by<shape>(weight_bytes, r, at);
     rows += row / 8 * shape::EIGHT_ROWS + place_of_row<shape>(row % 8) +
@@ -95,9 +96,11 @@ decode_panel(uint8_t *memory, const uint8_t *rows, const weight_place<shape> &pl
         /* All reads, then all writes: the compiler cannot know that they do not meet. */
 #pragma unroll
         for (uint32_t k = 0; k < STEPS_OF_PANEL; k++) {
-            low[k] = low_factors.times(int8_codes_of<FORMAT>(own, first, step, k, c, books), k);
+            low[k] =
+                low_factors.times(int8_codes_of<FORMAT>(own, first, step, k, c, books, tables), k);
             high[k] = high_factors.times(
-                int8_codes_of<FORMAT>(own, first + shape::EIGHT_ROWS, step, k, c, books), k);
+                int8_codes_of<FORMAT>(own, first + shape::EIGHT_ROWS, step, k, c, books, tables),
+                k);
         }
 #pragma unroll
         for (uint32_t n = 0; n < STEPS_OF_PANEL / 2; n++)

@@ -97,22 +97,6 @@ template <int FORMAT, uint32_t ROW_WARPS_> struct inline_shape {
 };
 
 /*
- * A value, hidden from the compiler: what is derived from it is found anew, where it would be kept
- * in registers that spill, and it is found once, where the compiler would do so in every branch.
- */
-__device__ __forceinline__ uint32_t hidden(uint32_t value)
-{
-    asm volatile("" : "+r"(value));
-    return value;
-}
-
-__device__ __forceinline__ const uint8_t *hidden(const uint8_t *value)
-{
-    asm volatile("" : "+l"(value));
-    return value;
-}
-
-/*
  * Where the operands of a tile begin: in shared memory, since registers are scarce, and in the
  * order in which they are read together.
  */

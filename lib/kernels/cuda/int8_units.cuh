@@ -20,6 +20,66 @@ static __device__ __forceinline__ uint32_t select_from(uint32_t a, uint32_t b, u
     return bytes;
 }
 
+/*
+ * A value, hidden from the compiler: what is derived from it is found anew, where it would be kept
+ * in registers that spill, and it is found once, where the compiler would do so in every branch.
+ */
+__device__ __forceinline__ uint32_t hidden(uint32_t value)
+{
+    asm volatile("" : "+r"(value));
+    return value;
+}
+
+__device__ __forceinline__ const uint8_t *hidden(const uint8_t *value)
+{
+    asm volatile("" : "+l"(value));
+    return value;
+}
+
+/*
+ * Formats that keep values i and i + 16 of 32 in one byte: a lane has values 4 c ... 4 c + 3 and
+ * the four that are sixteen on, not eight in a row.
+ */
+template <int FORMAT> struct int8_split {
+    static constexpr bool VALUE = FORMAT == STRATA__Q4_0 || FORMAT == STRATA__Q4_1 ||
+                                  FORMAT == STRATA__Q5_0 || FORMAT == STRATA__Q5_1 ||
+                                  FORMAT == STRATA__MXFP4 || FORMAT == STRATA__IQ4_NL ||
+                                  FORMAT == STRATA__IQ4_XS;
+};
+
+/*
+ * What codes are looked up in: values of IQ2, or the sixteen codes of IQ4 and MXFP4 (doubled). They
+ * come from shared memory to registers, once a panel, for constants would be moved to registers at
+ * each use.
+ */
+template <int FORMAT> struct code_tables {
+    uint32_t words[4];
+
+    __device__ __forceinline__ void fill()
+    {
+        const uint32_t iq2[4] = {IQ2_VALUES},
+                       float4_codes[4] = {0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc};
+        const uint32_t iq4[4] = {0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535};
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            words[i] = FORMAT == STRATA__MXFP4     ? float4_codes[i]
+                       : int8_split<FORMAT>::VALUE ? iq4[i]
+                                                   : iq2[i];
+    }
+
+    /* Nibbles of four bytes: the low ones, then the high ones. */
+    __device__ __forceinline__ code8 look_up(uint32_t word) const
+    {
+        uint32_t place = word & 0x77777777u, half = (word >> 1 & 0x44444444u) | 0x32103210u;
+        uint32_t pairs[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++, place >>= 16, half >>= 16)
+            pairs[i] = select_from(select_from(words[0], words[1], place),
+                                   select_from(words[2], words[3], place), half);
+        return {__byte_perm(pairs[0], pairs[1], 0x6420), __byte_perm(pairs[0], pairs[1], 0x7531)};
+    }
+};
+
 /* Signs of eight values, by the byte or the index that a format has for them. */
 template <int FORMAT> struct int8_books {
     static constexpr bool BYTES = FORMAT == STRATA__IQ2_S || FORMAT == STRATA__IQ3_S;
@@ -27,6 +87,7 @@ template <int FORMAT> struct int8_books {
     static constexpr bool SELECTED = unit_books<FORMAT>::POINTS; /* codes by a selector */
     static constexpr uint32_t COUNT = SIGNED ? (BYTES ? 256 : 128) : 1;
     static constexpr uint32_t WORDS = SIGNED && !SELECTED ? 2 : 1;
+    code_tables<FORMAT> tables;
     unit_books<FORMAT> books;
     uint32_t signs[COUNT * WORDS];
 
@@ -34,6 +95,8 @@ template <int FORMAT> struct int8_books {
     __device__ __forceinline__ void load()
     {
         books.load();
+        if (threadIdx.x == 0)
+            tables.fill();
         for (uint32_t i = threadIdx.x; SIGNED && i < COUNT; i += blockDim.x) {
             uint32_t byte = BYTES ? i : sign_byte(i);
             uint32_t low = (byte & 15) * 0x00204081u & 0x01010101u;
@@ -47,12 +110,12 @@ template <int FORMAT> struct int8_books {
         }
     }
 
-    /* A point of IQ2 formats: the negatives stand behind the values. */
-    __device__ __forceinline__ code8 point(uint32_t index, uint32_t sign) const
+    /* A point of IQ2 formats, of IQ2_VALUES: the negatives stand behind the values. */
+    __device__ __forceinline__ code8 point(uint32_t index, uint32_t sign, uint32_t values) const
     {
         uint32_t selector = books.points[unit_books<FORMAT>::POINTS ? index : 0] | signs[sign];
-        return {select_from(IQ2_VALUES, IQ2_NEGATIVES, selector),
-                select_from(IQ2_VALUES, IQ2_NEGATIVES, selector >> 16)};
+        return {select_from(values, IQ2_NEGATIVES, selector),
+                select_from(values, IQ2_NEGATIVES, selector >> 16)};
     }
 
     /* Two points of IQ3 formats, of codes that are not 0. */
@@ -100,27 +163,6 @@ static __device__ __forceinline__ uint32_t word_at(const uint8_t *anchor, uint32
     }
 }
 
-/* Looks the nibbles of four bytes up in a table of sixteen, t0 lowest: the low, then the high. */
-static __device__ __forceinline__ code8 look_up_nibbles(uint32_t word, uint32_t t0, uint32_t t1,
-                                                        uint32_t t2, uint32_t t3)
-{
-    uint32_t place = word & 0x77777777u, half = (word >> 1 & 0x44444444u) | 0x32103210u;
-    uint32_t first = select_from(select_from(t0, t1, place), select_from(t2, t3, place), half);
-    place >>= 16;
-    half >>= 16;
-    uint32_t second = select_from(select_from(t0, t1, place), select_from(t2, t3, place), half);
-    return {__byte_perm(first, second, 0x6420), __byte_perm(first, second, 0x7531)};
-}
-
-/* The signed codes of the tables of IQ4 and MXFP4 (doubled). */
-template <int FORMAT> static __device__ __forceinline__ code8 table_codes(uint32_t word)
-{
-    if constexpr (FORMAT == STRATA__MXFP4)
-        return look_up_nibbles(word, 0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc);
-    else
-        return look_up_nibbles(word, 0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535);
-}
-
 /* The top bit of each byte flipped. */
 static __device__ __forceinline__ code8 flipped(code8 v)
 {
@@ -142,27 +184,17 @@ static __device__ __forceinline__ code8 pairs_less_one(uint32_t word)
     return {__byte_perm(0x020100ffu, 0, t & 0xffff), __byte_perm(0x020100ffu, 0, t >> 16)};
 }
 
-/*
- * Formats that keep values i and i + 16 of 32 in one byte: a lane has values 4 c ... 4 c + 3 and
- * the four that are sixteen on, not eight in a row.
- */
-template <int FORMAT> struct int8_split {
-    static constexpr bool VALUE = FORMAT == STRATA__Q4_0 || FORMAT == STRATA__Q4_1 ||
-                                  FORMAT == STRATA__Q5_0 || FORMAT == STRATA__Q5_1 ||
-                                  FORMAT == STRATA__MXFP4 || FORMAT == STRATA__IQ4_NL ||
-                                  FORMAT == STRATA__IQ4_XS;
-};
-
 /* Such codes of a block of 32 values at block + far, far a multiple of four. */
 template <int FORMAT>
-static __device__ __forceinline__ code8 split_codes(const uint8_t *block, uint32_t far, uint32_t c)
+static __device__ __forceinline__ code8 split_codes(const uint8_t *block, uint32_t far, uint32_t c,
+                                                    const code_tables<FORMAT> &tables)
 {
     constexpr bool OFFSET = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1;
     constexpr bool FIFTH = FORMAT == STRATA__Q5_0 || FORMAT == STRATA__Q5_1;
     constexpr uint32_t MASK_AT = FORMAT == STRATA__MXFP4 ? 1 : OFFSET ? 4 : 2;
     uint32_t word = word_at<FORMAT>(block + MASK_AT + (FIFTH ? 4 : 0) + 4 * c, far);
     if constexpr (FORMAT == STRATA__MXFP4 || FORMAT == STRATA__IQ4_NL) {
-        return table_codes<FORMAT>(word);
+        return tables.look_up(word);
     } else if constexpr (FORMAT == STRATA__Q4_0) { /* 16 (code - 8) */
         return flipped({word << 4 & 0xf0f0f0f0u, word & 0xf0f0f0f0u});
     } else {
@@ -213,18 +245,20 @@ static __device__ __forceinline__ code8 k_codes(const uint8_t *block, uint32_t f
 /* The IQ formats of 256 values, step s. */
 template <int FORMAT>
 static __device__ __forceinline__ code8 iq_codes(const uint8_t *at, uint32_t s, uint32_t c,
-                                                 const int8_books<FORMAT> &books)
+                                                 const int8_books<FORMAT> &books,
+                                                 const code_tables<FORMAT> &tables)
 {
     uint32_t part = 4 * s + c;
     if constexpr (FORMAT == STRATA__IQ2_XXS) {
         return books.point(staged_u8(at + 2 + 8 * s + c),
-                           staged_u32(at + 2 + 8 * s + 4) >> 7 * c & 127);
+                           staged_u32(at + 2 + 8 * s + 4) >> 7 * c & 127, tables.words[0]);
     } else if constexpr (FORMAT == STRATA__IQ2_XS) {
         uint32_t word = staged_u16(at + 2 + 2 * part);
-        return books.point(word & 511, word >> 9);
+        return books.point(word & 511, word >> 9, tables.words[0]);
     } else if constexpr (FORMAT == STRATA__IQ2_S) {
         uint32_t high = staged_u8(at + 66 + s) >> 2 * c & 3;
-        return books.point(staged_u8(at + 2 + part) | high << 8, staged_u8(at + 34 + part));
+        return books.point(staged_u8(at + 2 + part) | high << 8, staged_u8(at + 34 + part),
+                           tables.words[0]);
     } else if constexpr (FORMAT == STRATA__IQ3_XXS) {
         uint32_t indices = staged_u16(at + 2 + 2 * part);
         return books.points(indices & 255, indices >> 8,
@@ -257,23 +291,25 @@ static __device__ __forceinline__ code8 iq_codes(const uint8_t *at, uint32_t s, 
 template <int FORMAT>
 static __device__ __forceinline__ code8 int8_codes_of(const uint8_t *row, uint32_t far,
                                                       uint32_t first, const uint32_t k, uint32_t c,
-                                                      const int8_books<FORMAT> &books)
+                                                      const int8_books<FORMAT> &books,
+                                                      const code_tables<FORMAT> &tables)
 {
     constexpr uint32_t BYTES = block_shape<FORMAT>::BYTES;
     (void)books;
+    (void)tables;
     if constexpr (FORMAT == STRATA__Q8_0)
         return codes_at<FORMAT>(row + k * BYTES + 2 + 8 * c, far);
     else if constexpr (FORMAT == STRATA__Q2_0)
         return pairs_less_one(staged_u16(row + far + k / 2 * BYTES + 2 + 8 * (k % 2) + 2 * c));
     else if constexpr (FORMAT == STRATA__IQ4_XS)
-        return table_codes<FORMAT>(word_at<FORMAT>(row + 4 * c, far + 8 + 16 * (first + k)));
+        return tables.look_up(word_at<FORMAT>(row + 4 * c, far + 8 + 16 * (first + k)));
     else if constexpr (int8_split<FORMAT>::VALUE)
-        return split_codes<FORMAT>(row + k * BYTES, far, c);
+        return split_codes<FORMAT>(row + k * BYTES, far, c, tables);
     else if constexpr (FORMAT == STRATA__Q2_K || FORMAT == STRATA__Q3_K || FORMAT == STRATA__Q4_K ||
                        FORMAT == STRATA__Q5_K || FORMAT == STRATA__Q6_K)
         return k_codes<FORMAT>(row, far, first, k, c);
     else
-        return iq_codes<FORMAT>(row + far, first + k, c, books);
+        return iq_codes<FORMAT>(row + far, first + k, c, books, tables);
 }
 
 /*
