@@ -35,33 +35,39 @@ template <class shape> struct weight_place {
     }
 };
 
+/* Where among a fragment's bytes a lane puts its codes. */
+template <int FORMAT> __device__ __forceinline__ uint32_t place_of_codes_to()
+{
+    uint32_t lane = threadIdx.x % 32, c = lane % 4;
+    if (int8_split<FORMAT>::VALUE)
+        return (lane - c + c / 2) * 16 + c % 2 * 8;
+    if (int8_sum_of<FORMAT>::D == 16)
+        return (lane - c + c % 2 * 2) * 16 + c / 2 * 8;
+    return lane * 16;
+}
+
 /*
  * Codes of a lane, eight of row r and eight of row r + 8, to where lanes take them: values 8 c ...
  * 8 c + 7, or, for dots of 16, values of the first and of the second half.
  */
 template <int FORMAT>
-__device__ __forceinline__ void store_codes(uint8_t *fragment, code8 first, code8 second)
+__device__ __forceinline__ void store_codes(uint8_t *to, code8 first, code8 second)
 {
-    uint32_t lane = threadIdx.x % 32, c = lane % 4;
     if constexpr (int8_sum_of<FORMAT>::D == 16 || int8_split<FORMAT>::VALUE) {
-        constexpr bool SPLIT = int8_split<FORMAT>::VALUE;
-        uint32_t at = SPLIT ? c / 2 : c % 2 * 2, half = SPLIT ? c % 2 : c / 2;
-        uint8_t *to = fragment + (lane - c + at) * 16 + half * 8;
         *reinterpret_cast<uint2 *>(to) = {first.low, second.low};
-        *reinterpret_cast<uint2 *>(to + (SPLIT ? 32 : 16)) = {first.high, second.high};
+        *reinterpret_cast<uint2 *>(to + (int8_split<FORMAT>::VALUE ? 32 : 16)) = {first.high,
+                                                                                  second.high};
     } else {
-        *reinterpret_cast<uint4 *>(fragment + lane * 16) = {first.low, second.low, first.high,
-                                                            second.high};
+        *reinterpret_cast<uint4 *>(to) = {first.low, second.low, first.high, second.high};
     }
 }
 
-/* Scales and offsets of one of 16 weight rows and 32 values: PARTS scales, then the offsets. */
-template <int FORMAT, class shape>
-__device__ __forceinline__ void store_terms(uint8_t *terms, uint32_t row,
-                                            const int8_terms<FORMAT> &t)
+/* Scales and offsets of a weight row and 32 values: PARTS scales, then the offsets. */
+template <int FORMAT>
+__device__ __forceinline__ void store_terms(uint8_t *terms, const int8_terms<FORMAT> &t)
 {
     using sum = int8_sum_of<FORMAT>;
-    float *to = reinterpret_cast<float *>(terms) + (row % 8 * 2 + row / 8) * shape::WEIGHT_TERMS;
+    float *to = reinterpret_cast<float *>(terms);
 #pragma unroll
     for (int d = 0; d < sum::PARTS; d++)
         to[d] = t.w[d];
@@ -70,27 +76,47 @@ __device__ __forceinline__ void store_terms(uint8_t *terms, uint32_t row,
         to[sum::PARTS + d] = t.o[d];
 }
 
+/* Where a lane finds raw weights, and those whose terms it decodes, and where it puts all that. */
+template <int FORMAT, class shape> struct decode_places {
+    static constexpr int TILES = shape::MTILES / shape::ROW_WARPS;
+    uint32_t codes, terms, codes_to, terms_to;
+
+    __device__ __forceinline__ decode_places()
+    {
+        uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = lane % 16;
+        uint32_t group = warp % shape::WEIGHT_WARPS, first = warp / shape::WEIGHT_WARPS * TILES;
+        uint32_t rows = shape::WEIGHTS + group * shape::GROUP_BYTES + 2 * first * shape::EIGHT_ROWS;
+        const weight_place<shape> place(group);
+        codes = kept(rows + place_of_row<shape>(lane / 4));
+        terms = kept(rows + row / 8 * shape::EIGHT_ROWS + place_of_row<shape>(row % 8));
+        codes_to =
+            kept(place.fragments + first * shape::FRAGMENT_BYTES + place_of_codes_to<FORMAT>());
+        terms_to =
+            kept(place.terms + (lane / 16 * shape::MTILES + first) * shape::WEIGHT_TERM_BYTES +
+                 (row % 8 * 2 + row / 8) * (4 * shape::WEIGHT_TERMS));
+    }
+};
+
 /*
  * A warp's part of the panel's weights: all of its group, or, where two warps share one, 16 rows.
- * `rows`: the group's first; `step`: of the stage.
+ * `at`: byte of a weight row where the stage begins; `step`: the panel's first of the stage.
  */
 template <int FORMAT, class shape>
 __device__ __forceinline__ void
-decode_panel(uint8_t *memory, const uint8_t *rows, const weight_place<shape> &place, uint32_t part,
-             uint32_t weight_bytes, uint32_t at, uint32_t step, const int8_books<FORMAT> &books)
+decode_panel(uint8_t *memory, const decode_places<FORMAT, shape> &places, uint32_t weight_bytes,
+             uint32_t at, uint32_t step, const int8_books<FORMAT> &books)
 {
-    constexpr int TILES = shape::MTILES / shape::ROW_WARPS;
+    constexpr uint32_t NEXT = 2 * shape::MTILES * shape::WEIGHT_TERM_BYTES;
     const code_tables<FORMAT> tables = books.tables;
-    uint32_t lane = threadIdx.x % 32, r = lane / 4, c = lane % 4, row = lane % 16;
-    const uint8_t *own = rows + place_of_row<shape>(r) + misplaced_by<shape>(weight_bytes, r, at);
-    rows += row / 8 * shape::EIGHT_ROWS + place_of_row<shape>(row % 8) +
-            misplaced_by<shape>(weight_bytes, row % 8, at);
+    uint32_t lane = threadIdx.x % 32, c = lane % 4;
+    const uint8_t *own = memory + places.codes + misplaced_by<shape>(weight_bytes, lane / 4, at);
+    const uint8_t *row = memory + places.terms + misplaced_by<shape>(weight_bytes, lane % 8, at);
 #pragma unroll
-    for (int i = 0; i < TILES; i++) {
-        uint32_t tile = part * TILES + i, first = 2 * tile * shape::EIGHT_ROWS;
+    for (int i = 0; i < places.TILES; i++) {
+        const uint32_t first = 2 * i * shape::EIGHT_ROWS;
         code8 low[STEPS_OF_PANEL], high[STEPS_OF_PANEL];
         int8_terms<FORMAT> terms[STEPS_OF_PANEL / 2];
-        const int8_scales<FORMAT> scales(rows + first, step);
+        const int8_scales<FORMAT> scales(row + first, step);
         const int8_factors<FORMAT> low_factors(own, first, step, c / 2);
         const int8_factors<FORMAT> high_factors(own, first + shape::EIGHT_ROWS, step, c / 2);
         /* All reads, then all writes: the compiler cannot know that they do not meet. */
@@ -105,17 +131,15 @@ decode_panel(uint8_t *memory, const uint8_t *rows, const weight_place<shape> &pl
 #pragma unroll
         for (uint32_t n = 0; n < STEPS_OF_PANEL / 2; n++)
             terms[n] = scales.of(2 * n + lane / 16);
+        uint8_t *codes_to = memory + places.codes_to + i * shape::FRAGMENT_BYTES;
+        uint8_t *terms_to = memory + places.terms_to + i * shape::WEIGHT_TERM_BYTES;
 #pragma unroll
         for (uint32_t k = 0; k < STEPS_OF_PANEL; k++)
-            store_codes<FORMAT>(memory + place.fragments +
-                                    (k * shape::MTILES + tile) * shape::FRAGMENT_BYTES,
-                                low[k], high[k]);
+            store_codes<FORMAT>(codes_to + k * shape::MTILES * shape::FRAGMENT_BYTES, low[k],
+                                high[k]);
 #pragma unroll
         for (uint32_t n = 0; n < STEPS_OF_PANEL / 2; n++)
-            store_terms<FORMAT, shape>(memory + place.terms +
-                                           ((2 * n + lane / 16) * shape::MTILES + tile) *
-                                               shape::WEIGHT_TERM_BYTES,
-                                       row, terms[n]);
+            store_terms<FORMAT>(terms_to + n * NEXT, terms[n]);
     }
 }
 
@@ -322,7 +346,7 @@ template <class shape>
 __device__ __forceinline__ void begin_tile(uint32_t inputs, const inline_tile &tile,
                                            uint8_t *memory)
 {
-    copy_rows<shape>(find_rows<shape>(tile, 0, inputs), 0, memory);
+    copy_rows<shape>(find_rows<shape>(tile, 0, inputs), 0, row_places<shape>(memory));
     copy_weights<shape>(find_weights<shape>(tile, 0), memory);
     copy_async_commit();
 }
@@ -337,23 +361,24 @@ __device__ __forceinline__ void multiply_tile(uint32_t inputs, const inline_tile
                                               float (&sums)[shape::MTILES][PIECES][4])
 {
     constexpr uint32_t HALVES = shape::STAGE / PANEL;
+    const row_places<shape> row_to(memory);
+    const convert_places<shape> convert;
+    const decode_places<FORMAT, shape> decode;
     for (uint32_t panel = 0; panel * PANEL < inputs; panel++) {
         uint32_t left = inputs - panel * PANEL, stage = panel / HALVES, half = panel % HALVES;
         warp_part part = part_of_warp<shape>(tile.work.rows);
         weight_place<shape> place(part.group);
         uint32_t weight_bytes = tile.weight_bytes;
         copy_async_wait<0>();
-        convert_terms<FORMAT, shape>(panel % 2, memory);
+        convert_terms<shape>(panel % 2, convert, memory);
         meet_in_group<shape>(part.group);
-        decode_panel<FORMAT, shape>(memory,
-                                    memory + shape::WEIGHTS + part.group * shape::GROUP_BYTES,
-                                    place, part.first_row / WARP_TILE_ROWS, weight_bytes,
-                                    stage * shape::PIECE, half * STEPS_OF_PANEL, books);
+        decode_panel<FORMAT, shape>(memory, decode, weight_bytes, stage * shape::PIECE,
+                                    half * STEPS_OF_PANEL, books);
         row_copies rows = find_rows<shape>(tile, (panel + 1) * PANEL, left - PANEL);
         weight_copies weights = find_weights<shape>(tile, stage + 1);
         __syncthreads();
         if (left > PANEL) {
-            copy_rows<shape>(rows, (panel + 1) % 2, memory);
+            copy_rows<shape>(rows, (panel + 1) % 2, row_to);
             if (half == HALVES - 1)
                 copy_weights<shape>(weights, memory);
         }

@@ -140,6 +140,15 @@ __device__ __forceinline__ void place_tile(const strata__int8_inline_args &args,
         (reinterpret_cast<uintptr_t>(gate) | reinterpret_cast<uintptr_t>(up)) % shape::GRANULE == 0;
 }
 
+/*
+ * A value that the compiler has to keep, in memory if need be: it would find what depends on the
+ * thread alone anew in every panel, which takes longer than reading it.
+ */
+__device__ __forceinline__ uint32_t kept(uint32_t value)
+{
+    return __shfl_sync(0xffffffffu, value, threadIdx.x % 32);
+}
+
 /* What a thread copies of a panel of activations; `left`: values from its first on. */
 struct row_copies {
     const uint8_t *codes, *terms;
@@ -171,41 +180,63 @@ __device__ __forceinline__ row_copies find_rows(const inline_tile &tile, uint32_
     return copies;
 }
 
+/* Where a thread's copies of activations go: codes to the first buffer, terms. */
+template <class shape> struct row_places {
+    uint32_t codes, terms;
+
+    __device__ __forceinline__ explicit row_places(const uint8_t *memory)
+    {
+        uint32_t r = threadIdx.x / 8, chunk = threadIdx.x % 8;
+        const term_place<shape> term;
+        codes = kept(shared_address(memory) + shape::CODES + r * PANEL +
+                     ((chunk ^ ((r & 3) * 2 + (r >> 2 & 1))) << 4));
+        terms = kept(shared_address(memory) + shape::RAW_TERMS + term.plane * shape::RAW_BYTES +
+                     term.row * 16);
+    }
+};
+
 template <class shape>
 __device__ __forceinline__ void copy_rows(const row_copies &copies, uint32_t buffer,
-                                          uint8_t *memory)
+                                          const row_places<shape> &places)
 {
     constexpr uint32_t STEP = THREADS / 8;
-    uint32_t r = threadIdx.x / 8, chunk = threadIdx.x % 8;
-    uint32_t to = hidden(shared_address(memory) + shape::CODES + buffer * shape::CODE_BYTES +
-                         r * PANEL + ((chunk ^ ((r & 3) * 2 + (r >> 2 & 1))) << 4));
+    uint32_t r = threadIdx.x / 8, to = places.codes + buffer * shape::CODE_BYTES;
     uint32_t rows = copies.codes_wanted ? copies.rows : 0;
-    term_place<shape> term;
 #pragma unroll
     for (uint32_t i = 0; i < shape::TILE_ROWS / STEP; i++)
         if (r + i * STEP < rows)
             copy_async<16>(to + i * STEP * PANEL, copies.codes + i * STEP * copies.row_bytes, 16);
-    to = hidden(shared_address(memory) + shape::RAW_TERMS + term.plane * shape::RAW_BYTES +
-                term.row * 16);
     if (copies.terms_wanted)
-        copy_async<16>(to, copies.terms, 16);
+        copy_async<16>(places.terms, copies.terms, 16);
 }
+
+/* Where a lane finds terms as they come, of the first of its rows, and where it puts them. */
+template <class shape> struct convert_places {
+    uint32_t raw, to;
+
+    __device__ __forceinline__ convert_places()
+    {
+        uint32_t lane = threadIdx.x % 32, step = lane / 8;
+        uint32_t row = threadIdx.x / 32 * shape::ROW_WARPS * 8 + lane % 8;
+        raw = kept(shape::RAW_TERMS + row * 16 + step * 4);
+        to = kept(shape::TERMS + step * shape::STEP_BYTES + row * shape::TERM_PITCH);
+    }
+};
 
 /*
  * Terms that the warp has copied, in the order in which they are read: by values, then rows, sums
  * as floats. Raw ones may be overwritten when all lanes are behind this.
  */
-template <int FORMAT, class shape>
-__device__ __forceinline__ void convert_terms(uint32_t buffer, uint8_t *memory)
+template <class shape>
+__device__ __forceinline__ void convert_terms(uint32_t buffer, const convert_places<shape> &places,
+                                              uint8_t *memory)
 {
-    uint32_t lane = threadIdx.x % 32, step = lane / 8;
     __syncwarp();
 #pragma unroll
     for (uint32_t i = 0; i < shape::ROW_WARPS; i++) {
-        uint32_t row = (threadIdx.x / 32 * shape::ROW_WARPS + i) * 8 + lane % 8;
-        const uint8_t *raw = memory + shape::RAW_TERMS + row * 16 + step * 4;
-        float *to = reinterpret_cast<float *>(memory + shape::TERMS + buffer * shape::TERM_BYTES +
-                                              step * shape::STEP_BYTES + row * shape::TERM_PITCH);
+        const uint8_t *raw = memory + places.raw + i * 8 * 16;
+        float *to = reinterpret_cast<float *>(memory + places.to + buffer * shape::TERM_BYTES +
+                                              i * 8 * shape::TERM_PITCH);
         float scale = *reinterpret_cast<const float *>(raw);
         if constexpr (shape::SUMS == 0) {
             *to = scale;
