@@ -87,13 +87,13 @@ template <int FORMAT, class shape> struct decode_places {
         uint32_t group = warp % shape::WEIGHT_WARPS, first = warp / shape::WEIGHT_WARPS * TILES;
         uint32_t rows = shape::WEIGHTS + group * shape::GROUP_BYTES + 2 * first * shape::EIGHT_ROWS;
         const weight_place<shape> place(group);
-        codes = kept(rows + place_of_row<shape>(lane / 4));
-        terms = kept(rows + row / 8 * shape::EIGHT_ROWS + place_of_row<shape>(row % 8));
-        codes_to =
-            kept(place.fragments + first * shape::FRAGMENT_BYTES + place_of_codes_to<FORMAT>());
-        terms_to =
-            kept(place.terms + (lane / 16 * shape::MTILES + first) * shape::WEIGHT_TERM_BYTES +
-                 (row % 8 * 2 + row / 8) * (4 * shape::WEIGHT_TERMS));
+        codes = kept<shape>(rows + place_of_row<shape>(lane / 4));
+        terms = kept<shape>(rows + row / 8 * shape::EIGHT_ROWS + place_of_row<shape>(row % 8));
+        codes_to = kept<shape>(place.fragments + first * shape::FRAGMENT_BYTES +
+                               place_of_codes_to<FORMAT>());
+        terms_to = kept<shape>(place.terms +
+                               (lane / 16 * shape::MTILES + first) * shape::WEIGHT_TERM_BYTES +
+                               (row % 8 * 2 + row / 8) * (4 * shape::WEIGHT_TERMS));
     }
 };
 
@@ -312,7 +312,7 @@ multiply_panel(float (&sums)[shape::MTILES][PIECES][4], const uint8_t *memory,
                const weight_place<shape> &place, const warp_part &part, uint32_t buffer,
                uint32_t left)
 {
-    constexpr int STEPS = int8_sum_of<FORMAT>::D == 64 ? 2 : 1;
+    constexpr int STEPS = shape::DOT_STEPS;
     uint32_t codes_at = place_of_codes<FORMAT, shape>(buffer, part.first_row);
     uint32_t terms_at = shape::TERMS + buffer * shape::TERM_BYTES +
                         (part.first_row + threadIdx.x % 4 * 2) * shape::TERM_PITCH;

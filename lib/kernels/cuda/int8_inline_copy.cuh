@@ -60,6 +60,8 @@ template <int FORMAT, uint32_t ROW_WARPS_> struct inline_shape {
     static constexpr uint32_t COPY_LANES = GRANULES >= 8 ? 8 : 4;
     static constexpr uint32_t REST = GRANULES % COPY_LANES, REST_LANES = power_of_two_from(REST);
 
+    static constexpr int DOT_STEPS = int8_sum_of<FORMAT>::D == 64 ? 2 : 1; /* of 32 values */
+
     /* Of a row and 32 values: its scale, and sums where there are offsets. */
     static constexpr uint32_t SUMS = int8_sum_of<FORMAT>::OFFSETS;
     static constexpr bool JOINED = SUMS == 1; /* the sum lies beside the scale */
@@ -142,11 +144,12 @@ __device__ __forceinline__ void place_tile(const strata__int8_inline_args &args,
 
 /*
  * A value that the compiler has to keep, in memory if need be: it would find what depends on the
- * thread alone anew in every panel, which takes longer than reading it.
+ * thread alone anew in every panel, which takes longer than reading it. Where dots go over two
+ * steps, whose fragments fill the registers, it would read it in the innermost loop instead.
  */
-__device__ __forceinline__ uint32_t kept(uint32_t value)
+template <class shape> __device__ __forceinline__ uint32_t kept(uint32_t value)
 {
-    return __shfl_sync(0xffffffffu, value, threadIdx.x % 32);
+    return shape::DOT_STEPS == 1 ? __shfl_sync(0xffffffffu, value, threadIdx.x % 32) : value;
 }
 
 /* What a thread copies of a panel of activations; `left`: values from its first on. */
@@ -188,10 +191,10 @@ template <class shape> struct row_places {
     {
         uint32_t r = threadIdx.x / 8, chunk = threadIdx.x % 8;
         const term_place<shape> term;
-        codes = kept(shared_address(memory) + shape::CODES + r * PANEL +
-                     ((chunk ^ ((r & 3) * 2 + (r >> 2 & 1))) << 4));
-        terms = kept(shared_address(memory) + shape::RAW_TERMS + term.plane * shape::RAW_BYTES +
-                     term.row * 16);
+        codes = kept<shape>(shared_address(memory) + shape::CODES + r * PANEL +
+                            ((chunk ^ ((r & 3) * 2 + (r >> 2 & 1))) << 4));
+        terms = kept<shape>(shared_address(memory) + shape::RAW_TERMS +
+                            term.plane * shape::RAW_BYTES + term.row * 16);
     }
 };
 
@@ -218,8 +221,8 @@ template <class shape> struct convert_places {
     {
         uint32_t lane = threadIdx.x % 32, step = lane / 8;
         uint32_t row = threadIdx.x / 32 * shape::ROW_WARPS * 8 + lane % 8;
-        raw = kept(shape::RAW_TERMS + row * 16 + step * 4);
-        to = kept(shape::TERMS + step * shape::STEP_BYTES + row * shape::TERM_PITCH);
+        raw = kept<shape>(shape::RAW_TERMS + row * 16 + step * 4);
+        to = kept<shape>(shape::TERMS + step * shape::STEP_BYTES + row * shape::TERM_PITCH);
     }
 };
 
