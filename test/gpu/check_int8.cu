@@ -35,7 +35,7 @@ struct int8_case {
     bool bias;
     uint32_t scratch_slabs;
     uint32_t misplaced; /* bytes by which blobs begin beyond a multiple of 16 */
-    bool extreme;       /* weights and activations of extreme codes; of Q2_K and Q3_K */
+    bool extreme;       /* weights and activations of extremes; of Q2_K, Q3_K and MXFP4 */
 };
 
 /* A matrix in the int8 form. */
@@ -108,7 +108,10 @@ void set_extremes(activation_rows &in)
     in.scale[1] = 0x1p20f;
 }
 
-/* Blocks whose codes times scales are the most and the least, of scales that are odd. */
+/*
+ * Blocks whose codes times scales are the most and the least, of scales that are odd; of MXFP4 of
+ * scales so small that sums underflow, to 0 or to -0.
+ */
 void set_extremes(weight_rows &w)
 {
     static const uint16_t scales[6] = {0x2400, 0xa400, 0, 0x8000, 1, 0x83ff};
@@ -116,6 +119,10 @@ void set_extremes(weight_rows &w)
     uint32_t scale_at = w.format == STRATA__Q2_K ? 80 : 108;
     for (size_t b = 0; b < w.blocks.size() / info->block_bytes; b++) {
         uint8_t *block = &w.blocks[b * info->block_bytes];
+        if (w.format == STRATA__MXFP4) {
+            block[0] = (uint8_t)(b % 3);
+            continue;
+        }
         if (b / 6 % 3)
             memset(block, b / 6 % 3 == 1 ? 0 : 255, scale_at);
         memcpy(block + scale_at, &scales[b % 6], 2);
@@ -357,7 +364,8 @@ int check_formats(const int8_suite &s)
             for (uint32_t i = 0; i < (s.small ? 2u : 3u); i++)
                 check_case(s, {f, f, f, 512, 256, counts[i], (f + i) % 3, f % 2 == 1, 64}, t);
     for (uint32_t f : {STRATA__Q2_K, STRATA__Q3_K})
-        check_case(s, {f, f, f, 256, 256, {50, 0, 9}, 0, false, 9, 2, true}, t);
+        for (uint32_t down : {f, (uint32_t)STRATA__MXFP4})
+            check_case(s, {f, f, down, 256, 256, {50, 0, 9}, 0, false, 9, 2, true}, t);
     close_tally(t, "int8, every format", &failures);
     return failures;
 }

@@ -31,11 +31,13 @@ __device__ __forceinline__ void store_sums(const strata__int8_product_args &args
                                            const float (&sums)[shape::MTILES][PIECES][4])
 {
     constexpr int OUTPUTS = 2 * shape::MTILES;
-    float factor = args.expert_scale ? args.expert_scale[expert] : 1.0f, bias[OUTPUTS] = {};
+    float factor = args.expert_scale ? args.expert_scale[expert] : 1.0f, bias[OUTPUTS];
 #pragma unroll
-    for (int p = 0; p < OUTPUTS; p++)
+    for (int p = 0; p < OUTPUTS; p++) {
+        bias[p] = NO_BIAS;
         if (!WHOLE && args.bias && first + 8 * p < args.outputs)
             bias[p] = __ldg(args.bias + (uint64_t)expert * args.outputs + first + 8 * p);
+    }
 #pragma unroll
     for (int n = 0; n < 2 * (int)PIECES; n++) {
         uint32_t row = 8 * (n / 2) + n % 2;
@@ -63,7 +65,6 @@ __device__ __forceinline__ void store_tile(const strata__int8_product_args &args
     float *out =
         args.out + (uint64_t)(tile.first_row + first_row) * args.out_stride + first + place.r;
     uint32_t rows = tile.rows > first_row ? tile.rows - first_row : 0;
-    /* No sum is -0, so that adding 0 for want of a bias would change nothing. */
     if (last_row < tile.rows && first + shape::WARP_ROWS <= args.outputs && !args.bias &&
         !args.expert_scale)
         store_sums<shape, true>(args, expert, rows, first + place.r, out, sums);

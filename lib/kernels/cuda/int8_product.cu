@@ -389,7 +389,6 @@ __device__ __forceinline__ void multiply_all(float (&sums)[S::MTILES][S::NTILES]
     multiply_form<S, columns<1, 2, S::NTILES / 2>>(sums, stage, at, values, second);
 }
 
-/* No sum is -0, so that adding 0 for want of a bias changes nothing. */
 template <class S>
 __device__ __forceinline__ void store_sums(const strata__int8_product_args &args,
                                            const work_tile &tile, const warp_place &at,
@@ -400,12 +399,14 @@ __device__ __forceinline__ void store_sums(const strata__int8_product_args &args
         (args.first_slab + tile.column) * STRATA__SLAB_ROWS + at.column + 2 * (at.lane % 4);
     float factor = args.expert_scale ? args.expert_scale[expert] : 1.0f;
     float *out = args.out + (uint64_t)(tile.first_row + row) * args.out_stride + first;
-    float2 bias[S::NTILES] = {};
+    float2 bias[S::NTILES];
 #pragma unroll
-    for (int j = 0; args.bias && j < (int)S::NTILES; j++)
-        if (first + 8 * j < args.end) /* outputs are even */
+    for (int j = 0; j < (int)S::NTILES; j++) {
+        bias[j] = {NO_BIAS, NO_BIAS};
+        if (args.bias && first + 8 * j < args.end) /* outputs are even */
             bias[j] = *reinterpret_cast<const float2 *>(
                 args.bias + (uint64_t)expert * args.outputs + first + 8 * j);
+    }
 #pragma unroll
     for (int i = 0; i < 2 * (int)S::MTILES; i++, row += 8, out += 8 * (uint64_t)args.out_stride)
 #pragma unroll

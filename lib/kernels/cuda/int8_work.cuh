@@ -70,6 +70,9 @@ __device__ __forceinline__ bool find_work(const work_list &list, uint32_t expert
 constexpr int BIAS_BITS = 0x4b400000;
 constexpr float BIAS = 12582912.0f;
 
+/* Added where there is no bias: a sum that has underflowed may be -0, of which 0 would make 0. */
+constexpr float NO_BIAS = -0.0f;
+
 /* Dots of 32 values, and 32 more of them. */
 __device__ __forceinline__ void multiply_32(int (&d)[4], const uint32_t (&a)[4], uint32_t b0,
                                             uint32_t b1)
