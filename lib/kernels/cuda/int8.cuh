@@ -11,6 +11,12 @@
 #include "kernels/int8.h"
 
 /*
+ * 1.5 * 2^23: a float less than 2^22 that it is added to is rounded to an integer, which then
+ * stands in the low bits, and is the float that is left when BIAS is taken off.
+ */
+constexpr float BIAS = 12582912.0f;
+
+/*
  * Division without a branch, by the steps that __fdiv_rn takes where nothing under- or overflows.
  * The reciprocal is 1 / b rounded; the quotient by it is off by less than two units in the last
  * place, and what then remains of `a` is exact, a multiple of one unit of b times one of the
@@ -33,12 +39,11 @@ static __device__ __forceinline__ float quotient(float a, float b, float recipro
 
 /*
  * exp as the CPU kernels have it, of -87 to 88: n ln 2 is split off, a polynomial of degree 7 does
- * the rest. n stands in the low bits of what rounds it.
+ * the rest.
  */
 static __device__ __forceinline__ float exp_inside(float x)
 {
-    const float round = 12582912.0f;
-    float shifted = __fadd_rn(__fmul_rn(x, 1.44269504f), round), n = __fsub_rn(shifted, round);
+    float shifted = __fadd_rn(__fmul_rn(x, 1.44269504f), BIAS), n = __fsub_rn(shifted, BIAS);
     float r = __fsub_rn(__fsub_rn(x, __fmul_rn(n, 0.693359375f)), __fmul_rn(n, -2.12194440e-4f));
     float p = 1.0f / 5040;
     p = __fadd_rn(__fmul_rn(p, r), 1.0f / 720);
@@ -172,13 +177,13 @@ static __device__ __forceinline__ float greater_magnitude(float a, float b)
     return most;
 }
 
-/* Codes of four values, the low bytes of what rounds them. Where the inverse is 0 they are 0. */
+/* Codes of four values. Where the inverse is 0 they are 0. */
 static __device__ __forceinline__ uint32_t rounded_codes(const float *v, float inverse)
 {
     uint32_t bits[4];
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        bits[i] = __float_as_uint(__fadd_rn(__fmul_rn(v[i], inverse), 12582912.0f));
+        bits[i] = __float_as_uint(__fadd_rn(__fmul_rn(v[i], inverse), BIAS));
     uint32_t low = __byte_perm(bits[0], bits[1], 0x0040);
     uint32_t codes = __byte_perm(low, __byte_perm(bits[2], bits[3], 0x0040), 0x5410);
     return inverse == 0.0f ? 0 : codes;

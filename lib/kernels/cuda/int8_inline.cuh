@@ -216,21 +216,16 @@ add_dots(float (&sums)[4], const int (&dots)[int8_sum_of<FORMAT>::PARTS][4],
     using sum = int8_sum_of<FORMAT>;
 #pragma unroll
     for (int v = 0; v < 4; v++) {
-        float t = 0.0f;
+        int own[sum::PARTS];
+        float row_sums[sum::SUMS] = {};
 #pragma unroll
-        for (int d = 0; d < sum::PARTS; d++) {
-            float dot = __int_as_float(dots[d][v]), w = f.w[i][v / 2][d];
-            if (d)
-                t = __fmaf_rn(w, __fsub_rn(dot, BIAS), t);
-            else if (sum::WIDE)
-                t = __fmul_rn(w, __fsub_rn(dot, BIAS));
-            else
-                t = __fmaf_rn(w, dot, f.shift[i][v / 2]);
-        }
+        for (int d = 0; d < sum::PARTS; d++)
+            own[d] = dots[d][v];
 #pragma unroll
         for (int d = 0; d < sum::OFFSETS; d++)
-            t = __fmaf_rn(f.o[i][v / 2][d], v % 2 ? row.sum[d].y : row.sum[d].x, t);
-        sums[v] = __fmaf_rn(t, v % 2 ? row.scale.y : row.scale.x, sums[v]);
+            row_sums[d] = v % 2 ? row.sum[d].y : row.sum[d].x;
+        sums[v] = with_dots<sum>(sums[v], own, f.w[i][v / 2], f.shift[i][v / 2], f.o[i][v / 2],
+                                 row_sums, v % 2 ? row.scale.y : row.scale.x);
     }
 }
 

@@ -169,8 +169,8 @@ __device__ __forceinline__ float2 column_pair(const uint8_t *plane, uint32_t gro
 }
 
 /*
- * How a matrix is summed: dots of D values, offsets of 32 values, scales beyond what add_dots can
- * shift.
+ * How a matrix is summed: dots of D values, how many offsets 32 values have, scales beyond what
+ * with_dots() can shift.
  */
 template <int D_, int OFFSETS_, bool WIDE_> struct sum_form {
     static constexpr int D = D_, OFFSETS = OFFSETS_;
@@ -184,11 +184,7 @@ template <class F> struct column_terms {
     float2 w[F::PARTS], shift, o[F::SUMS];
 };
 
-/*
- * What the dots of two rows by two columns add to the sums. w * BIAS is exact, because w has at
- * most 22 bits, so that one fma gives w * dot, rounded once; scales of powers of two up to 2^126
- * (WIDE) would overflow there.
- */
+/* What the dots of two rows by two columns add to the sums. */
 template <class F>
 __device__ __forceinline__ void
 add_dots(float (&sums)[4], const int (&dots)[F::PARTS][4], const column_terms<F> &c,
@@ -196,21 +192,20 @@ add_dots(float (&sums)[4], const int (&dots)[F::PARTS][4], const column_terms<F>
 {
 #pragma unroll
     for (int v = 0; v < 4; v++) {
-        float t = 0.0f;
+        int own[F::PARTS];
+        float w[F::PARTS], o[F::SUMS] = {}, row_sums[F::SUMS] = {};
 #pragma unroll
         for (int p = 0; p < F::PARTS; p++) {
-            float dot = __int_as_float(dots[p][v]), w = v % 2 ? c.w[p].y : c.w[p].x;
-            if (p)
-                t = __fmaf_rn(w, __fsub_rn(dot, BIAS), t);
-            else if (F::WIDE)
-                t = __fmul_rn(w, __fsub_rn(dot, BIAS));
-            else
-                t = __fmaf_rn(w, dot, v % 2 ? c.shift.y : c.shift.x);
+            own[p] = dots[p][v];
+            w[p] = v % 2 ? c.w[p].y : c.w[p].x;
         }
 #pragma unroll
-        for (int p = 0; p < F::OFFSETS; p++)
-            t = __fmaf_rn(v % 2 ? c.o[p].y : c.o[p].x, row_sum[p][v / 2], t);
-        sums[v] = __fmaf_rn(t, scale[v / 2], sums[v]);
+        for (int p = 0; p < F::OFFSETS; p++) {
+            o[p] = v % 2 ? c.o[p].y : c.o[p].x;
+            row_sums[p] = row_sum[p][v / 2];
+        }
+        sums[v] =
+            with_dots<F>(sums[v], own, w, v % 2 ? c.shift.y : c.shift.x, o, row_sums, scale[v / 2]);
     }
 }
 

@@ -66,9 +66,8 @@ __device__ __forceinline__ bool find_work(const work_list &list, uint32_t expert
     return true;
 }
 
-/* BIAS as an integer: sums that start there are, as float32, BIAS plus the sum. */
+/* The bits of BIAS: integer sums that start there are, as float32, BIAS plus the sum. */
 constexpr int BIAS_BITS = 0x4b400000;
-constexpr float BIAS = 12582912.0f;
 
 /* Added where there is no bias: a sum that has underflowed may be -0, of which 0 would make 0. */
 constexpr float NO_BIAS = -0.0f;
@@ -99,6 +98,28 @@ __device__ __forceinline__ void multiply_16(int (&d)[4], uint32_t a0, uint32_t a
         "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %7, %7, %7};\n"
         : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
         : "r"(a0), "r"(a1), "r"(b), "r"(BIAS_BITS));
+}
+
+/*
+ * y and what the dots of 32 or 64 values add to it. `form` has PARTS dots, each with a scale w, and
+ * OFFSETS offsets o, each with the sum of its activations. `shift` is -BIAS * w of the first: that
+ * is exact, because w has at most 22 bits, so that one fma gives w * dot, rounded once. Scales of
+ * powers of two up to 2^126 (WIDE) would overflow there.
+ */
+template <class form>
+__device__ __forceinline__ float
+with_dots(float y, const int (&dots)[form::PARTS], const float (&w)[form::PARTS], float shift,
+          const float (&o)[form::SUMS], const float (&sums)[form::SUMS], float scale)
+{
+    float first = __int_as_float(dots[0]);
+    float t = form::WIDE ? __fmul_rn(w[0], __fsub_rn(first, BIAS)) : __fmaf_rn(w[0], first, shift);
+#pragma unroll
+    for (int p = 1; p < form::PARTS; p++)
+        t = __fmaf_rn(w[p], __fsub_rn(__int_as_float(dots[p]), BIAS), t);
+#pragma unroll
+    for (int p = 0; p < form::OFFSETS; p++)
+        t = __fmaf_rn(o[p], sums[p], t);
+    return __fmaf_rn(t, scale, y);
 }
 
 __device__ __forceinline__ float with_bias(float sum, const float *bias, uint64_t at)
