@@ -26,8 +26,8 @@ typedef struct strata__cuda_state {
     uint32_t hopper_attention;    /* 1: this build's wgmma attention runs on the device */
     uint32_t hopper_products;     /* 1: this build's wgmma products run on the device */
     uint32_t int8_products;       /* STRATA__INT8_PRODUCTS_* */
-    /* Bit f: format f has an int8 product without an image, in tiles of 64 and of 128 rows. */
-    uint64_t inline_formats[2];
+    /* Bit f: format f's int8 product without an image has tiles of 64 rows beside those of 128. */
+    uint64_t inline_few_rows;
 } strata__cuda_state;
 
 /* Status of a CUDA runtime code: the text names the code and what was being done. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The experts on paths fused and mmq. kernels/int8.h has the arithmetic. One product decodes raw
- * blocks as it multiplies them (int8_inline.cuh). The other has two stages: decoders write the int8
- * form of a group of weights to scratch, an image, over which a grouped product runs.
+ * blocks itself (int8_inline.cuh). The other has two stages: decoders write the int8 form of a
+ * group of weights to scratch, an image, over which a grouped product runs.
  *
  * Image. Rows of weights are cut in slabs of 128 and values in blocks of 128. A block is 128 rows
  * of 128 codes, whose eight 16-byte chunks are permuted by chunk ^ (row & 7), then the scales
@@ -101,7 +101,6 @@ extern "C" {
 strata_status strata__cuda_int8_load(strata__cuda_state *state);
 strata_status strata__cuda_int8_decode_load(void);
 strata_status strata__cuda_int8_product_load(const strata__cuda_state *state);
-
 strata_status strata__cuda_int8_inline_load(strata__cuda_state *state);
 
 strata_status strata__cuda_int8_rows(cudaStream_t stream, const strata__int8_rows_args *args);
@@ -109,8 +108,6 @@ strata_status strata__cuda_int8_decode(cudaStream_t stream, const strata__int8_d
 strata_status strata__cuda_int8_product(const strata__cuda_state *state, cudaStream_t stream,
                                         bool paired, const strata__int8_product_args *args);
 
-/* Whether the device has the shared memory that the format's kernel needs. */
-bool strata__cuda_int8_inline_fits(const strata__cuda_state *state, uint32_t format);
 strata_status strata__cuda_int8_inline(const strata__cuda_state *state, cudaStream_t stream,
                                        const strata__int8_inline_args *args);
 

@@ -105,7 +105,7 @@ strata_status run_pass(const int8_job &job, const pass &p)
     return strata__cuda_int8_product(job.state, job.stream, job.matrices == 2, &product);
 }
 
-/* The product without an image is the faster one wherever there is one for the job. */
+/* The product without an image is the faster one wherever it serves the job. */
 bool runs_inline(const int8_job &job)
 {
     uint32_t format = job.matrix[0].format;
@@ -114,10 +114,8 @@ bool runs_inline(const int8_job &job)
     if (job.matrices == 2 && job.matrix[1].format != format)
         return false;
     /* The rows' scales are then those of the format's own sums. */
-    if (job.product.form[0].values !=
-        form_of(format, strata__int8_row_group(format, format)).values)
-        return false;
-    return strata__cuda_int8_inline_fits(job.state, format);
+    return job.product.form[0].values ==
+           form_of(format, strata__int8_row_group(format, format)).values;
 }
 
 strata_status run_inline(const int8_job &job)

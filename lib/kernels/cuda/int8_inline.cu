@@ -5,8 +5,6 @@
 namespace
 {
 
-constexpr uint32_t MOST_FORMATS = 64; /* whose ids have a bit in inline_formats */
-
 typedef void (*inline_kernel)(strata__int8_inline_args, uint32_t);
 
 /* With tiles of 64 and of 128 activation rows: kernels, weight rows of a tile, shared memory. */
@@ -37,40 +35,29 @@ inline_choice choice_of(uint32_t format)
     }
 }
 
-/* Loads a format's kernels that take no more shared memory than a block may have. */
+/* Loads a format's kernels; that of few rows where a block may have its shared memory. */
 strata_status load_format(strata__cuda_state *state, uint32_t format, const inline_choice &choice)
 {
-    strata_status status = STRATA_OK;
-    for (int many = 0; many < 2 && status == STRATA_OK; many++) {
-        cudaFuncAttributes attributes = {};
-        const void *kernel = reinterpret_cast<const void *>(choice.kernel[many]);
-        status = strata__cuda_status(cudaFuncGetAttributes(&attributes, kernel),
-                                     "asking what the int8 product takes");
-        if (status != STRATA_OK ||
-            choice.bytes[many] + attributes.sharedSizeBytes > state->shared_memory_bytes)
-            continue;
-        state->inline_formats[many] |= 1ull << format;
-        status = strata__cuda_load_kernels(&kernel, 1, choice.bytes[many]);
-    }
-    return status;
-}
-
-bool has_format(uint64_t formats, uint32_t format)
-{
-    return format < MOST_FORMATS && formats >> format & 1;
+    const void *few = reinterpret_cast<const void *>(choice.kernel[0]);
+    const void *many = reinterpret_cast<const void *>(choice.kernel[1]);
+    cudaFuncAttributes attributes = {};
+    strata_status status = strata__cuda_status(cudaFuncGetAttributes(&attributes, few),
+                                               "asking what the int8 product takes");
+    if (status == STRATA_OK)
+        status = strata__cuda_load_kernels(&many, 1, choice.bytes[1]);
+    if (status != STRATA_OK ||
+        choice.bytes[0] + attributes.sharedSizeBytes > state->shared_memory_bytes)
+        return status;
+    state->inline_few_rows |= 1ull << format;
+    return strata__cuda_load_kernels(&few, 1, choice.bytes[0]);
 }
 
 } /* namespace */
 
-bool strata__cuda_int8_inline_fits(const strata__cuda_state *state, uint32_t format)
-{
-    return has_format(state->inline_formats[0] | state->inline_formats[1], format);
-}
-
 strata_status strata__cuda_int8_inline_load(strata__cuda_state *state)
 {
     strata_status status = STRATA_OK;
-    for (uint32_t format = 0; format < MOST_FORMATS && status == STRATA_OK; format++) {
+    for (uint32_t format = 0; format < STRATA__FORMAT_LIMIT && status == STRATA_OK; format++) {
         inline_choice choice = choice_of(format);
         if (choice.kernel[0])
             status = load_format(state, format, choice);
@@ -84,9 +71,8 @@ strata_status strata__cuda_int8_inline(const strata__cuda_state *state, cudaStre
     uint32_t format = args->matrix[0].format;
     inline_choice choice = choice_of(format);
     const strata__cuda_range &range = args->product.range;
-    uint32_t many = range.rows / range.experts > WARP_TILE_ROWS;
-    if (!has_format(state->inline_formats[many], format))
-        many = !many;
+    bool few = range.rows / range.experts <= WARP_TILE_ROWS && state->inline_few_rows >> format & 1;
+    uint32_t many = few ? 0 : 1;
     uint32_t outputs = choice.rows[many] / args->matrices;
     uint32_t columns = (args->product.outputs + outputs - 1) / outputs;
     uint64_t most = (uint64_t)(range.rows / (WARP_TILE_ROWS << many) + range.experts) * columns;

@@ -409,6 +409,9 @@ __global__ void __launch_bounds__(THREADS, 2)
     __shared__ int8_books<FORMAT> books;
     __shared__ work_list list;
     __shared__ inline_tile tiles[2]; /* the one that is multiplied, and the next */
+    static_assert(ROW_WARPS == 1 || shape::BYTES + sizeof books + sizeof list + sizeof tiles <=
+                                        STRATA__SHARED_LIMIT,
+                  "tiles of 128 rows must fit every supported device");
     uint32_t inputs = args.product.inputs;
     auto find_tile = [&](uint32_t index, inline_tile *tile) {
         work_tile work;
