@@ -17,7 +17,6 @@ namespace
 {
 
 constexpr uint32_t PANEL = STRATA__INT8_K, STEPS_OF_PANEL = PANEL / 32;
-constexpr uint32_t WARP_TILE_ROWS = 8 * PIECES;
 
 constexpr uint32_t greatest_divisor(uint32_t a, uint32_t b)
 {
@@ -48,6 +47,7 @@ template <int FORMAT, uint32_t ROW_WARPS_> struct inline_shape {
         GRANULE - greatest_divisor(block_shape<FORMAT>::BYTES, GRANULE);
     static constexpr bool PLACED = block_shape<FORMAT>::BYTES % GRANULE == 0;
     static constexpr uint32_t GRANULES = (PIECE + MOST_MISPLACED + GRANULE - 1) / GRANULE;
+    /* 128 rows of Q6_K, not 256: two blocks are to share a multiprocessor's memory on sm_90. */
     static constexpr int MTILES = FORMAT == STRATA__Q6_K && ROW_WARPS == 1 ? 1 : 2;
     /* Rows begin in other banks; where their heads are read whole, those eight apart as well. */
     static constexpr uint32_t PITCH = GRANULE * (GRANULES | 1);
@@ -85,7 +85,7 @@ template <int FORMAT, uint32_t ROW_WARPS_> struct inline_shape {
     static constexpr uint32_t TERM_BYTES = TERM_PLANES * PLANE_BYTES;
     static constexpr uint32_t RAW_BYTES = TILE_ROWS * 16; /* of scales or of sums */
     static constexpr uint32_t WEIGHT_BYTES = WEIGHT_WARPS * GROUP_BYTES;
-    static constexpr uint32_t SLACK = 16; /* words are read in pairs */
+    static constexpr uint32_t SLACK = 16; /* words are read in pairs, behind the last as well */
     static constexpr uint32_t RAW_TERMS = 0, WEIGHTS = (SUMS ? 2 : 1) * RAW_BYTES;
     static constexpr uint32_t CODES = (WEIGHTS + WEIGHT_BYTES + SLACK + 127) / 128 * 128;
     static constexpr uint32_t TERMS = CODES + 2 * CODE_BYTES;
@@ -140,6 +140,22 @@ __device__ __forceinline__ void place_tile(const strata__int8_inline_args &args,
     tile->outputs = product.outputs - first;
     tile->aligned =
         (reinterpret_cast<uintptr_t>(gate) | reinterpret_cast<uintptr_t>(up)) % shape::GRANULE == 0;
+}
+
+/*
+ * A value, hidden from the compiler: what is derived from it is found anew, where it would be kept
+ * in registers that spill, and it is found once, where the compiler would do so in every branch.
+ */
+__device__ __forceinline__ uint32_t hidden(uint32_t value)
+{
+    asm volatile("" : "+r"(value));
+    return value;
+}
+
+__device__ __forceinline__ const uint8_t *hidden(const uint8_t *value)
+{
+    asm volatile("" : "+l"(value));
+    return value;
 }
 
 /*

@@ -16,12 +16,13 @@ namespace
 
 constexpr uint32_t WARPS = 8, THREADS = WARPS * 32;
 constexpr uint32_t PIECES = 8; /* of a warp: eight activation rows each */
+constexpr uint32_t WARP_TILE_ROWS = 8 * PIECES;
 
-/* Where a lane's sums belong in a tile: WEIGHT_WARPS warps share 64 activation rows. */
+/* Where a lane's sums belong in a tile: WEIGHT_WARPS warps share activation rows. */
 template <class shape> struct lane_place {
     uint32_t r = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
     uint32_t weight_row = threadIdx.x / 32 % shape::WEIGHT_WARPS * shape::WARP_ROWS;
-    uint32_t warp_row = threadIdx.x / 32 / shape::WEIGHT_WARPS * 8 * PIECES;
+    uint32_t warp_row = threadIdx.x / 32 / shape::WEIGHT_WARPS * WARP_TILE_ROWS;
 };
 
 /* WHOLE: all of the lane's rows and outputs exist, and sums are stored as they are. */
@@ -61,7 +62,8 @@ __device__ __forceinline__ void store_tile(const strata__int8_product_args &args
     const lane_place<shape> place;
     uint32_t expert = args.range.first_expert + tile.expert;
     uint32_t first = tile.column * shape::ROWS + place.weight_row;
-    uint32_t first_row = place.warp_row + 2 * place.c, last_row = place.warp_row + 8 * PIECES - 1;
+    uint32_t first_row = place.warp_row + 2 * place.c,
+             last_row = place.warp_row + WARP_TILE_ROWS - 1;
     float *out =
         args.out + (uint64_t)(tile.first_row + first_row) * args.out_stride + first + place.r;
     uint32_t rows = tile.rows > first_row ? tile.rows - first_row : 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Weights as the int8 product without an image takes them from raw blocks in shared memory: eight
- * consecutive values of a row as signed bytes, and the scales and offsets of the 32 values around
- * them. Codes may be CODE_SCALE times those of kernels/int8.h, a power of two that the scales are
- * divided by: products keep their bits, and a bias of the codes becomes an exclusive or.
+ * values of a row as signed bytes, and the scales and offsets of the 32 values around them. Codes
+ * may be those of kernels/int8.h times a power of two that the scales are divided by: products keep
+ * their bits, and a bias of the codes becomes an exclusive or.
  */
 #ifndef STRATA_KERNELS_CUDA_INT8_UNITS_CUH
 #define STRATA_KERNELS_CUDA_INT8_UNITS_CUH
@@ -18,22 +18,6 @@ static __device__ __forceinline__ uint32_t select_from(uint32_t a, uint32_t b, u
     uint32_t bytes;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(a), "r"(b), "r"(selector));
     return bytes;
-}
-
-/*
- * A value, hidden from the compiler: what is derived from it is found anew, where it would be kept
- * in registers that spill, and it is found once, where the compiler would do so in every branch.
- */
-__device__ __forceinline__ uint32_t hidden(uint32_t value)
-{
-    asm volatile("" : "+r"(value));
-    return value;
-}
-
-__device__ __forceinline__ const uint8_t *hidden(const uint8_t *value)
-{
-    asm volatile("" : "+l"(value));
-    return value;
 }
 
 /*
@@ -191,8 +175,10 @@ static __device__ __forceinline__ code8 split_codes(const uint8_t *block, uint32
 {
     constexpr bool OFFSET = FORMAT == STRATA__Q4_1 || FORMAT == STRATA__Q5_1;
     constexpr bool FIFTH = FORMAT == STRATA__Q5_0 || FORMAT == STRATA__Q5_1;
+    /* Behind scale and offset are the fifth bits, where there are any, then the codes. */
     constexpr uint32_t MASK_AT = FORMAT == STRATA__MXFP4 ? 1 : OFFSET ? 4 : 2;
-    uint32_t word = word_at<FORMAT>(block + MASK_AT + (FIFTH ? 4 : 0) + 4 * c, far);
+    constexpr uint32_t CODES_AT = MASK_AT + (FIFTH ? 4 : 0);
+    uint32_t word = word_at<FORMAT>(block + CODES_AT + 4 * c, far);
     if constexpr (FORMAT == STRATA__MXFP4 || FORMAT == STRATA__IQ4_NL) {
         return tables.look_up(word);
     } else if constexpr (FORMAT == STRATA__Q4_0) { /* 16 (code - 8) */
@@ -348,7 +334,7 @@ template <int FORMAT> struct int8_factors {
     }
 };
 
-/* Of 32 values: scales (of both halves where D is 16) and offsets. */
+/* Of 32 values: scales and offsets, of both halves where a format has them of 16. */
 template <int FORMAT> struct int8_terms {
     float w[int8_sum_of<FORMAT>::PARTS], o[int8_sum_of<FORMAT>::SUMS];
 };
