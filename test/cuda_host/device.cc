@@ -34,6 +34,11 @@ namespace
 constexpr size_t REGION_BYTES = 512 * 1024, GAP = 512, ALIGNMENT = 1024;
 /* What a kernel may ask for without having said so before. */
 constexpr size_t DEFAULT_BYTES = 48 * 1024;
+/*
+ * What kernels that choose their dynamic memory by it declare, at the most. What one does declare
+ * shows only as it runs; where both are too much for the device, that is a fault.
+ */
+constexpr size_t STATIC_BYTES = 16 * 1024;
 
 struct array {
     const char *slot; /* null: the dynamic one */
@@ -332,7 +337,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *kernel)
 {
     *attributes = {};
-    attributes->sharedSizeBytes = 16384; /* more than any kernel declares */
+    attributes->sharedSizeBytes = STATIC_BYTES;
     return kernel ? cudaSuccess : failed(cudaErrorInvalidValue);
 }
 

@@ -4,7 +4,7 @@
  * values of every magnitude; and the division that this takes, for as many operands as there is
  * time.
  */
-#include "kernels/cuda/int8_inline_out.cuh"
+#include "kernels/cuda/int8_inline_copy.cuh"
 #include "plain_int8.h"
 
 namespace
@@ -154,14 +154,6 @@ struct out_case {
 
 constexpr uint32_t FIRST_ROW = 3;
 
-template <int TILES, uint32_t ALONG_ROWS> struct out_shape {
-    static constexpr int MTILES = TILES;
-    static constexpr uint32_t ROW_WARPS = ALONG_ROWS, WEIGHT_WARPS = WARPS / ROW_WARPS;
-    static constexpr uint32_t WARP_ROWS = MTILES * 16, ROWS = WEIGHT_WARPS * WARP_ROWS;
-    static constexpr uint32_t OUTPUTS = ROWS / 2, TILE_ROWS = ROW_WARPS * PIECES * 8;
-    static constexpr uint32_t GATHER_PITCH = OUTPUTS + 4;
-};
-
 /* A lane's sums: of `values`, [row][gates, then ups], where they are, else not a number. */
 template <class shape>
 __device__ void take_sums(const strata__int8_product_args &args, const work_tile &tile, bool paired,
@@ -171,7 +163,7 @@ __device__ void take_sums(const strata__int8_product_args &args, const work_tile
     uint32_t first = tile.column * shape::ROWS + warp % shape::WEIGHT_WARPS * shape::WARP_ROWS;
     for (uint32_t n = 0; n < shape::MTILES * PIECES * 4; n++) {
         uint32_t i = n / 4 / PIECES, j = n / 4 % PIECES, v = n % 4;
-        uint32_t row = warp / shape::WEIGHT_WARPS * 64 + 8 * j + 2 * c + v % 2;
+        uint32_t row = warp / shape::WEIGHT_WARPS * WARP_TILE_ROWS + 8 * j + 2 * c + v % 2;
         uint32_t output = first + 16 * i + r + v / 2 * 8, stride = args.outputs;
         if (paired)
             output = first / 2 + 8 * i + r, stride = 2 * args.outputs;
@@ -371,9 +363,10 @@ int check_int8_out(const suite &s)
 {
     int failures = 0;
     tally t;
-    check_shape<out_shape<2, 1>>(s, t);
-    check_shape<out_shape<1, 1>>(s, t);
-    check_shape<out_shape<2, 2>>(s, t);
+    /* Warps of 32 and of 16 weight rows, and tiles of 128 activation rows. */
+    check_shape<inline_shape<STRATA__Q4_0, 1>>(s, t);
+    check_shape<inline_shape<STRATA__Q6_K, 1>>(s, t);
+    check_shape<inline_shape<STRATA__Q4_0, 2>>(s, t);
     close_tally(t, "int8, what becomes of sums", &failures);
     return failures;
 }
