@@ -5,10 +5,10 @@
  * A warp multiplies MTILES * 16 weight rows with 64 activation rows; where a tile has 128 of these,
  * two warps share weight rows, of which each decodes half.
  *
- * Activation rows are the columns of the fragments, eight a piece. A lane (r, c) decodes values 8 c
- * to 8 c + 7 of 32 of rows r and r + 8: any order of the values within a dot gives the same dot.
- * Paired, rows r + 8 are the up rows of the gate rows r, so that both results of an output meet in
- * one lane.
+ * Activation rows are the columns of the fragments, eight a piece. A lane (r, c) decodes eight of
+ * 32 values of rows r and r + 8, which ones is up to the format: any order of the values within a
+ * dot gives the same dot. Paired, rows r + 8 are the up rows of the gate rows r, so that both
+ * results of an output meet in one lane.
  */
 #ifndef STRATA_KERNELS_CUDA_INT8_INLINE_CUH
 #define STRATA_KERNELS_CUDA_INT8_INLINE_CUH
@@ -35,8 +35,8 @@ template <class shape> struct weight_place {
     }
 };
 
-/* Where among a fragment's bytes a lane puts its codes. */
-template <int FORMAT> __device__ __forceinline__ uint32_t place_of_codes_to()
+/* Where among a fragment's bytes a lane puts the codes that it has decoded. */
+template <int FORMAT> __device__ __forceinline__ uint32_t place_in_fragment()
 {
     uint32_t lane = threadIdx.x % 32, c = lane % 4;
     if (int8_split<FORMAT>::VALUE)
@@ -47,8 +47,8 @@ template <int FORMAT> __device__ __forceinline__ uint32_t place_of_codes_to()
 }
 
 /*
- * Codes of a lane, eight of row r and eight of row r + 8, to where lanes take them: values 8 c ...
- * 8 c + 7, or, for dots of 16, values of the first and of the second half.
+ * Codes of a lane, eight of row r and eight of row r + 8, to where lanes take them: all eight to
+ * one lane, or four each to two where lanes take other values than they decode.
  */
 template <int FORMAT>
 __device__ __forceinline__ void store_codes(uint8_t *to, code8 first, code8 second)
@@ -90,7 +90,7 @@ template <int FORMAT, class shape> struct decode_places {
         codes = kept<shape>(rows + place_of_row<shape>(lane / 4));
         terms = kept<shape>(rows + row / 8 * shape::EIGHT_ROWS + place_of_row<shape>(row % 8));
         codes_to = kept<shape>(place.fragments + first * shape::FRAGMENT_BYTES +
-                               place_of_codes_to<FORMAT>());
+                               place_in_fragment<FORMAT>());
         terms_to = kept<shape>(place.terms +
                                (lane / 16 * shape::MTILES + first) * shape::WEIGHT_TERM_BYTES +
                                (row % 8 * 2 + row / 8) * (4 * shape::WEIGHT_TERMS));
@@ -231,7 +231,7 @@ add_dots(float (&sums)[4], const int (&dots)[int8_sum_of<FORMAT>::PARTS][4],
 
 /* Where a lane's first activations of a panel lie; those of 32 k are at this, xor k * 32. */
 template <int FORMAT, class shape>
-__device__ __forceinline__ uint32_t place_of_codes(uint32_t buffer, uint32_t first_row)
+__device__ __forceinline__ uint32_t place_of_activations(uint32_t buffer, uint32_t first_row)
 {
     uint32_t lane = threadIdx.x % 32, n = lane / 4, c = lane % 4;
     uint32_t half = n >> 2, at = n * PANEL + (n & 3) * 32;
@@ -308,7 +308,7 @@ multiply_panel(float (&sums)[shape::MTILES][PIECES][4], const uint8_t *memory,
                uint32_t left)
 {
     constexpr int STEPS = shape::DOT_STEPS;
-    uint32_t codes_at = place_of_codes<FORMAT, shape>(buffer, part.first_row);
+    uint32_t codes_at = place_of_activations<FORMAT, shape>(buffer, part.first_row);
     uint32_t terms_at = shape::TERMS + buffer * shape::TERM_BYTES +
                         (part.first_row + threadIdx.x % 4 * 2) * shape::TERM_PITCH;
 #pragma unroll 1

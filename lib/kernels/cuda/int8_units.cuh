@@ -41,12 +41,12 @@ template <int FORMAT> struct code_tables {
 
     __device__ __forceinline__ void fill()
     {
-        const uint32_t iq2[4] = {IQ2_VALUES},
-                       float4_codes[4] = {0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc};
+        const uint32_t iq2[4] = {IQ2_VALUES};
+        const uint32_t mxfp4[4] = {0x03020100, 0x0c080604, 0xfdfeff00, 0xf4f8fafc};
         const uint32_t iq4[4] = {0xbfad9881, 0xf6eaddcf, 0x26190d01, 0x71594535};
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            words[i] = FORMAT == STRATA__MXFP4     ? float4_codes[i]
+            words[i] = FORMAT == STRATA__MXFP4     ? mxfp4[i]
                        : int8_split<FORMAT>::VALUE ? iq4[i]
                                                    : iq2[i];
     }
@@ -168,7 +168,7 @@ static __device__ __forceinline__ code8 pairs_less_one(uint32_t word)
     return {__byte_perm(0x020100ffu, 0, t & 0xffff), __byte_perm(0x020100ffu, 0, t >> 16)};
 }
 
-/* Such codes of a block of 32 values at block + far, far a multiple of four. */
+/* Of the formats that int8_split tells of: codes of a block at block + far, a multiple of four. */
 template <int FORMAT>
 static __device__ __forceinline__ code8 split_codes(const uint8_t *block, uint32_t far, uint32_t c,
                                                     const code_tables<FORMAT> &tables)
