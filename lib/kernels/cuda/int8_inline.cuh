@@ -63,17 +63,16 @@ __device__ __forceinline__ void store_codes(uint8_t *to, code8 first, code8 seco
 }
 
 /* Scales and offsets of a weight row and 32 values: PARTS scales, then the offsets. */
-template <int FORMAT>
-__device__ __forceinline__ void store_terms(uint8_t *terms, const int8_terms<FORMAT> &t)
+template <int FORMAT, class shape>
+__device__ __forceinline__ void store_terms(uint8_t *to, const int8_terms<FORMAT> &t)
 {
     using sum = int8_sum_of<FORMAT>;
-    float *to = reinterpret_cast<float *>(terms);
-#pragma unroll
-    for (int d = 0; d < sum::PARTS; d++)
-        to[d] = t.w[d];
-#pragma unroll
-    for (int d = 0; d < sum::OFFSETS; d++)
-        to[sum::PARTS + d] = t.o[d];
+    if constexpr (shape::WEIGHT_TERMS == 1)
+        *reinterpret_cast<float *>(to) = t.w[0];
+    else if constexpr (sum::OFFSETS == 2)
+        *reinterpret_cast<float4 *>(to) = {t.w[0], t.o[0], t.o[1], 0.0f};
+    else
+        *reinterpret_cast<float2 *>(to) = {t.w[0], sum::OFFSETS ? t.o[0] : t.w[sum::PARTS - 1]};
 }
 
 /* Where a lane finds raw weights, and those whose terms it decodes, and where it puts all that. */
@@ -139,7 +138,7 @@ decode_panel(uint8_t *memory, const decode_places<FORMAT, shape> &places, uint32
                                 high[k]);
 #pragma unroll
         for (uint32_t n = 0; n < STEPS_OF_PANEL / 2; n++)
-            store_terms<FORMAT>(terms_to + n * NEXT, terms[n]);
+            store_terms<FORMAT, shape>(terms_to + n * NEXT, terms[n]);
     }
 }
 
