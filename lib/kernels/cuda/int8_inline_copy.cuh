@@ -61,6 +61,10 @@ template <int FORMAT, uint32_t ROW_WARPS_> struct inline_shape {
     static constexpr uint32_t REST = GRANULES % COPY_LANES, REST_LANES = power_of_two_from(REST);
 
     static constexpr int DOT_STEPS = int8_sum_of<FORMAT>::D == 64 ? 2 : 1; /* of 32 values */
+    /* Whether places are kept: dots of 16 values and over two steps want the registers; else as
+       measured. */
+    static constexpr bool KEEPS = int8_sum_of<FORMAT>::D == 32 && FORMAT != STRATA__Q4_1 &&
+                                  FORMAT != STRATA__Q2_K && FORMAT != STRATA__IQ3_S;
 
     /* Of a row and 32 values: its scale, and sums where there are offsets. */
     static constexpr uint32_t SUMS = int8_sum_of<FORMAT>::OFFSETS;
@@ -160,12 +164,11 @@ __device__ __forceinline__ const uint8_t *hidden(const uint8_t *value)
 
 /*
  * A value that the compiler has to keep, in memory if need be: it would find what depends on the
- * thread alone anew in every panel, which takes longer than reading it. Where dots go over two
- * steps, whose fragments fill the registers, it would read it in the innermost loop instead.
+ * thread alone anew in every panel, which mostly takes longer than reading it.
  */
 template <class shape> __device__ __forceinline__ uint32_t kept(uint32_t value)
 {
-    return shape::DOT_STEPS == 1 ? __shfl_sync(0xffffffffu, value, threadIdx.x % 32) : value;
+    return shape::KEEPS ? __shfl_sync(0xffffffffu, value, threadIdx.x % 32) : value;
 }
 
 /* What a thread copies of a panel of activations; `left`: values from its first on. */
