@@ -6,9 +6,9 @@
  * two warps share weight rows, of which each decodes half.
  *
  * Activation rows are the columns of the fragments, eight a piece. A lane (r, c) decodes eight of
- * 32 values of rows r and r + 8, which ones is up to the format: any order of the values within a
- * dot gives the same dot. Paired, rows r + 8 are the up rows of the gate rows r, so that both
- * results of an output meet in one lane.
+ * 32 values of rows r and r + 8, those that lie together in its format's blocks, and puts them
+ * where the lane that multiplies them looks. Paired, rows r + 8 are the up rows of the gate rows r,
+ * so that both results of an output meet in one lane.
  */
 #ifndef STRATA_KERNELS_CUDA_INT8_INLINE_CUH
 #define STRATA_KERNELS_CUDA_INT8_INLINE_CUH
