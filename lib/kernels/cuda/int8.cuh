@@ -131,15 +131,21 @@ static __device__ __forceinline__ bool activate_safely(float (&gate)[COUNT],
     return safe;
 }
 
+/* Hidden values of any gates, in place of these. */
 template <int COUNT>
-static __device__ __forceinline__ bool activate_safely(uint32_t activation, float (&gate)[COUNT],
-                                                       const float (&up)[COUNT])
+static __device__ __forceinline__ void activate_gates(uint32_t activation, float (&gate)[COUNT],
+                                                      const float (&up)[COUNT])
 {
+    bool done;
     if (activation == STRATA__ACT_SWIGLU)
-        return activate_safely<STRATA__ACT_SWIGLU>(gate, up);
-    if (activation == STRATA__ACT_GEGLU_TANH)
-        return activate_safely<STRATA__ACT_GEGLU_TANH>(gate, up);
-    return activate_safely<STRATA__ACT_SWIGLU_CLAMPED>(gate, up);
+        done = activate_safely<STRATA__ACT_SWIGLU>(gate, up);
+    else if (activation == STRATA__ACT_GEGLU_TANH)
+        done = activate_safely<STRATA__ACT_GEGLU_TANH>(gate, up);
+    else
+        done = activate_safely<STRATA__ACT_SWIGLU_CLAMPED>(gate, up);
+#pragma unroll
+    for (int n = 0; !done && n < COUNT; n++)
+        gate[n] = activate_exact(activation, gate[n], up[n]);
 }
 
 /* Scale of a group whose largest magnitude has these bits, and the factor of its values. */

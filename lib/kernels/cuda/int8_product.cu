@@ -450,10 +450,7 @@ __device__ __forceinline__ void quantise_hidden(const strata__int8_product_args 
             gate[v] = inside ? with_bias(gate[v], args.bias, bias + v) : 0.0f;
             up[v] = inside ? with_bias(up[v], args.up_bias, bias + v) : 0.0f;
         }
-        bool done = activate_safely(args.activation, gate, up);
-#pragma unroll
-        for (int v = 0; !done && v < 4; v++)
-            gate[v] = activate_exact(args.activation, gate[v], up[v]);
+        activate_gates(args.activation, gate, up);
         quantise_four(gate, args.h_group, args.h, (uint64_t)tile.first_row + row, output,
                       args.outputs, inside && row < tile.rows);
     }

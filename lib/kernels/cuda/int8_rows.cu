@@ -29,24 +29,17 @@ __device__ __forceinline__ void load_halves(const strata__int8_rows_args &args, 
 __device__ __forceinline__ void load_activated(const strata__int8_rows_args &args, uint32_t row,
                                                uint32_t at, float (&v)[LANE_VALUES])
 {
-    const float *gate = args.gate_up + (uint64_t)row * 2 * args.width + at;
-    const float *up = gate + args.width;
-    bool safe = true;
+    const float *from = args.gate_up + (uint64_t)row * 2 * args.width + at;
 #pragma unroll
     for (uint32_t i = 0; i < LANE_VALUES; i += 4) {
-        float four[4], ups[4];
-        *reinterpret_cast<float4 *>(four) = *reinterpret_cast<const float4 *>(gate + i);
-        *reinterpret_cast<float4 *>(ups) = *reinterpret_cast<const float4 *>(up + i);
-        safe = activate_safely(args.activation, four, ups) & safe;
+        float gate[4], up[4];
+        *reinterpret_cast<float4 *>(gate) = *reinterpret_cast<const float4 *>(from + i);
+        *reinterpret_cast<float4 *>(up) = *reinterpret_cast<const float4 *>(from + args.width + i);
+        activate_gates(args.activation, gate, up);
 #pragma unroll
         for (uint32_t n = 0; n < 4; n++)
-            v[i + n] = four[n];
+            v[i + n] = gate[n];
     }
-    if (safe)
-        return;
-#pragma unroll
-    for (uint32_t i = 0; i < LANE_VALUES; i++)
-        v[i] = activate_exact(args.activation, gate[i], up[i]);
 }
 
 template <bool ACTIVATE>
